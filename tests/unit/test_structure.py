@@ -201,6 +201,7 @@ def test_all_third_party_imports_are_declared():
     declared = re.findall(r"^[\w-]+", "\n".join(wanted), re.M)
     known = {name.replace("-", "_").lower() for name in declared} | {"cython", "cpython", "libc", "libcpp", "greenlet"}
     known |= {"penstock_client", "penstock_client_examples", "penstock_thrift"}
+    known |= {"kafka"}  # the module of kafka-python
     foreign = {
         f"{name}: {other}"
         for name, others in graph().items()
@@ -208,6 +209,19 @@ def test_all_third_party_imports_are_declared():
         if not ours(other) and other.partition(".")[0] not in sys.stdlib_module_names | known
     }
     assert foreign == set()
+
+
+def test_a_kafka_library_is_imported_by_its_driver_alone_and_a_driver_by_nobody():
+    """A process without a Kafka topic loads none of them: `common.kafka.drivers` opens drivers by name."""
+    homes = {"kafka": "common.kafka.python_client", "confluent_kafka": "common.kafka.librdkafka"}
+    wrong = [
+        f"{name} imports {other}"
+        for name, others in graph().items()
+        for other in others
+        for library, home in homes.items()
+        if (within(other, library) or within(other, home)) and not within(name, home)
+    ]
+    assert wrong == []
 
 
 def test_files_stay_small_and_large_ones_only_shrink():

@@ -1,0 +1,246 @@
+"""The interface of both drivers: producer, reader of partitions, and administration of one Kafka cluster.
+
+Every option that decides about loss, duplicates or order is given to the library by name; none is left to its default.
+Errors are those of `common.kafka.errors`; no library's exception leaves a driver.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+from common.kafka.connection import KafkaConnection
+from common.kafka.errors import KafkaRefusal
+from common.kafka.records import OutgoingRecords, Partition, ProduceResults, Records
+
+OnResults = Callable[[ProduceResults], None]
+
+METADATA_AGE_S = 30.0
+"""After it, a producer asks again for the number of a topic's partitions."""
+
+EARLIEST, END, STABLE_END = -2, -1, -3
+"""Of `ClusterAdmin.offsets`: the first record, after the last one, and after the last one that readers of committed
+records may see: the start of the oldest open transaction, or the end. The first two are Kafka's own numbers."""
+
+
+@dataclass(frozen=True)
+class ProducerOptions:
+    """
+    Attributes:
+        transactional_id: for begin(), commit() and abort(); a newer producer with the same id fences this one.
+        linger_ms: how long a record may wait for others of its partition. More saves CPU and costs latency.
+        delivery_timeout_s: after it, a record that Kafka has not confirmed is TIMEOUT.
+        pending_bytes_max: payload without a result; what comes above it is OVERLOADED.
+    """
+
+    transactional_id: str = ""
+    linger_ms: int = 5
+    delivery_timeout_s: float = 30.0
+    request_timeout_s: float = 10.0
+    pending_bytes_max: int = 32 << 20
+
+
+@dataclass(frozen=True)
+class ReaderOptions:
+    """
+    Attributes:
+        records_max: the most records that one poll() returns.
+        partition_bytes: what one fetch asks for per partition. Memory is this times the partitions.
+        committed_only: skip records of transactions that are aborted or still open.
+    """
+
+    records_max: int = 10_000
+    partition_bytes: int = 1 << 20
+    committed_only: bool = True
+
+
+class KafkaProducer(ABC):
+    """Writes records with acks=all and idempotence: retries of its own neither double nor reorder them.
+
+    Thread-safe, but transactions belong to one thread. Makes connections as it is opened.
+
+    Attributes:
+        writes_null_headers: whether a header's value may be null; otherwise such records are INVALID.
+    """
+
+    writes_null_headers = True
+
+    @property
+    @abstractmethod
+    def fatal_fault(self) -> str:
+        """Why this producer refuses everything from now on: close it and open another one. Empty: it works."""
+
+    @abstractmethod
+    def partitions(self, topic: str) -> int:
+        """Number of partitions; asks the cluster where it is not known, or known for `METADATA_AGE_S`.
+
+        Raises:
+            KafkaRefusal: the topic does not exist, or the user may not see it.
+            ClusterUnreachable: no broker has answered in time.
+        """
+
+    @abstractmethod
+    def produce(self, records: OutgoingRecords, on_results: OnResults) -> None:
+        """Send records. Blocks only for topics that `partitions` has not been asked for.
+
+        `on_results` is called once, with one result per record in order, by this thread or by one of the driver's. It
+        must not block or raise, and must not call this producer's close() or flush().
+        """
+
+    @abstractmethod
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until all records have their results; False: not all in time."""
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Begin a transaction. Raises ProducerFenced."""
+
+    @abstractmethod
+    def commit(self, positions: Mapping[Partition, int], group: str) -> None:
+        """Commit the transaction and, with it, positions of a group. Blocks until the coordinator has answered.
+
+        Args:
+            positions: next offsets to read; empty: no group is touched.
+        Raises:
+            TransactionAborted: a record or the commit was refused. Close this producer; another one with its
+                transactional id aborts what is open. Both libraries stumble where one is used on after abort().
+            ProducerFenced: another producer has the transactional id.
+        """
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Abort the transaction: readers of committed records skip what it has written."""
+
+    @abstractmethod
+    def close(self, timeout_s: float) -> None:
+        """Flush for at most `timeout_s`; records without a result are then TIMEOUT or UNAVAILABLE."""
+
+
+class PartitionReader(ABC):
+    """Reads partitions that the caller chooses, from positions that the caller keeps. For one thread."""
+
+    @abstractmethod
+    def assign(self, positions: Mapping[Partition, int]) -> None:
+        """Read these partitions from these offsets, in place of all earlier ones.
+
+        Raises:
+            KafkaRefusal: a topic does not exist, or the user may not see it.
+        """
+
+    @abstractmethod
+    def pause(self, partitions: Collection[Partition]) -> None: ...
+
+    @abstractmethod
+    def resume(self, partitions: Collection[Partition]) -> None: ...
+
+    @abstractmethod
+    def poll(self, wait_s: float) -> list[Records]:
+        """Return what has arrived, at most one entry per partition; wait for the first of it for at most `wait_s`.
+
+        Raises:
+            PositionOutOfRange: a position does not exist (any more); nothing is skipped, assign() another one.
+            KafkaRefusal: a broker refuses to serve a partition.
+        """
+
+    @abstractmethod
+    def positions(self) -> dict[Partition, int]:
+        """Next offset per partition, as the last poll() left it."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
+class KafkaBroker(NamedTuple):
+    id: int
+    host: str
+    port: int
+    rack: str
+
+
+class ClusterDescription(NamedTuple):
+    """Attributes: controller: id of the broker that leads requests for changes."""
+
+    cluster_id: str
+    controller: int
+    brokers: Sequence[KafkaBroker]
+
+
+class KafkaTopic(NamedTuple):
+    """Attributes: id: changes when a topic is deleted and made again; copies: replicas per partition."""
+
+    name: str
+    id: UUID
+    partitions: int
+    copies: int
+
+
+class NewKafkaTopic(NamedTuple):
+    partitions: int
+    copies: int
+    configs: Mapping[str, str] = {}
+
+
+class ClusterAdmin(ABC):
+    """Questions to a cluster and changes of it. For one thread. All calls block and raise KafkaFault."""
+
+    @abstractmethod
+    def describe(self) -> ClusterDescription: ...
+
+    @abstractmethod
+    def topics(self, names: Sequence[str] | None = None) -> dict[str, KafkaTopic]:
+        """The topics of these names that exist and that the user may see; None: all but internal ones."""
+
+    @abstractmethod
+    def create_topics(self, topics: Mapping[str, NewKafkaTopic]) -> dict[str, KafkaRefusal]:
+        """Create topics; returns only those that were refused. Brokers learn of new topics a moment later."""
+
+    @abstractmethod
+    def configs(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
+        """All settings of topics, defaults included."""
+
+    @abstractmethod
+    def alter_configs(self, topic: str, configs: Mapping[str, str]) -> None:
+        """Change these settings of a topic and leave the others."""
+
+    @abstractmethod
+    def offsets(self, partitions: Sequence[Partition], at: int) -> dict[Partition, int | None]:
+        """Offsets by EARLIEST, END, STABLE_END, or of the first record that is not older than `at`, in ms since 1970.
+
+        None: there is no such record.
+        """
+
+    @abstractmethod
+    def groups(self) -> dict[str, str]:
+        """Consumer groups and their states, such as Stable or Empty."""
+
+    @abstractmethod
+    def group_offsets(self, group: str) -> dict[Partition, int]:
+        """Next offsets that a group has committed; empty also for a group that does not exist."""
+
+    @abstractmethod
+    def set_group_offsets(self, group: str, positions: Mapping[Partition, int]) -> None:
+        """Set positions of a group without members. Raises KafkaRefusal: it has members."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
+class KafkaDriver(ABC):
+    """A library. Opening waits for a broker, for at most the connection's time.
+
+    Raises:
+        ClusterUnreachable: no broker has answered.
+        LoginRefused: wrong user or password, or TLS failed.
+    """
+
+    name: str
+
+    @abstractmethod
+    def producer(self, connection: KafkaConnection, options: ProducerOptions) -> KafkaProducer: ...
+
+    @abstractmethod
+    def reader(self, connection: KafkaConnection, options: ReaderOptions) -> PartitionReader: ...
+
+    @abstractmethod
+    def admin(self, connection: KafkaConnection) -> ClusterAdmin: ...

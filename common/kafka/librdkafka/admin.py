@@ -1,0 +1,169 @@
+"""Administration over librdkafka."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from common.kafka.base import (
+    EARLIEST,
+    END,
+    STABLE_END,
+    ClusterAdmin,
+    ClusterDescription,
+    KafkaBroker,
+    KafkaTopic,
+    NewKafkaTopic,
+)
+from common.kafka.connection import KafkaConnection
+from common.kafka.errors import KafkaFault, KafkaRefusal
+from common.kafka.librdkafka.faults import fault_of, translated
+from common.kafka.librdkafka.options import common_options, opened
+from common.kafka.records import Partition
+
+REQUEST_TIMEOUT_S = 30.0
+
+
+class LibrdkafkaAdmin(ClusterAdmin):
+    def __init__(self, connection: KafkaConnection) -> None:
+        self._cluster = connection.name
+        options = {**common_options(connection), "socket.timeout.ms": int(REQUEST_TIMEOUT_S * 1000)}
+        self._client, self._last = opened(connection, AdminClient, options, lambda client: client.poll(0))
+
+    def describe(self) -> ClusterDescription:
+        with translated(self._cluster):
+            found = self._client.describe_cluster(request_timeout=REQUEST_TIMEOUT_S).result()
+        brokers = [KafkaBroker(each.id, each.host, each.port, each.rack or "") for each in found.nodes]
+        return ClusterDescription(found.cluster_id, found.controller.id, sorted(brokers))
+
+    def topics(self, names: Sequence[str] | None = None) -> dict[str, KafkaTopic]:
+        with translated(self._cluster):
+            wanted = [*self._client.list_topics(timeout=REQUEST_TIMEOUT_S).topics] if names is None else [*names]
+            if not wanted:
+                return {}
+            asked = self._client.describe_topics(TopicCollection(wanted), request_timeout=REQUEST_TIMEOUT_S)
+        found = {name: _result_or_none(future) for name, future in asked.items()}
+        return {
+            name: KafkaTopic(name, _uuid(each.topic_id), len(each.partitions), _copies(each))
+            for name, each in found.items()
+            if each is not None and (names is not None or not each.is_internal)
+        }
+
+    def create_topics(self, topics: Mapping[str, NewKafkaTopic]) -> dict[str, KafkaRefusal]:
+        if not topics:
+            return {}
+        wanted = [
+            NewTopic(name, each.partitions, each.copies, config=dict(each.configs)) for name, each in topics.items()
+        ]
+        refusals = {}
+        for name, future in self._client.create_topics(wanted, request_timeout=REQUEST_TIMEOUT_S).items():
+            try:
+                future.result()
+            except KafkaException as fault:
+                ours = fault_of(self._cluster, fault.args[0], f"topic {name}: ")
+                if not isinstance(ours, KafkaRefusal):
+                    raise ours from fault
+                refusals[name] = ours
+        return refusals
+
+    def configs(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+        if not resources:
+            return {}
+        asked = self._client.describe_configs(resources, request_timeout=REQUEST_TIMEOUT_S)
+        with translated(self._cluster):
+            return {
+                resource.name: {name: entry.value for name, entry in future.result().items()}
+                for resource, future in asked.items()
+            }
+
+    def alter_configs(self, topic: str, configs: Mapping[str, str]) -> None:
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in configs.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        with translated(self._cluster):
+            for future in self._client.incremental_alter_configs([resource]).values():
+                future.result()
+
+    def offsets(self, partitions: Sequence[Partition], at: int) -> dict[Partition, int | None]:
+        if not partitions:
+            return {}
+        specs = {TopicPartition(*each): _spec(at) for each in partitions}
+        isolation = IsolationLevel.READ_COMMITTED if at == STABLE_END else IsolationLevel.READ_UNCOMMITTED
+        found: dict[Partition, int | None] = {}
+        with translated(self._cluster):
+            asked = self._client.list_offsets(specs, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_S)
+            for key, future in asked.items():
+                offset = future.result().offset
+                found[Partition(key.topic, key.partition)] = offset if offset >= 0 else None
+        return found
+
+    def groups(self) -> dict[str, str]:
+        with translated(self._cluster):
+            found = self._client.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S).result()
+        if found.errors:
+            raise fault_of(self._cluster, found.errors[0].args[0])
+        return {each.group_id: each.state.name.title().replace("_", "") for each in found.valid}
+
+    def group_offsets(self, group: str) -> dict[Partition, int]:
+        with translated(self._cluster):
+            (future,) = self._client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
+            found = future.result().topic_partitions
+        return {Partition(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+
+    def set_group_offsets(self, group: str, positions: Mapping[Partition, int]) -> None:
+        wanted = [TopicPartition(*each, at) for each, at in positions.items()]
+        with translated(self._cluster):
+            (future,) = self._client.alter_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(group, wanted)]
+            ).values()
+            for each in future.result().topic_partitions:
+                if each.error is not None:
+                    raise fault_of(self._cluster, each.error, f"group {group}, {each.topic} {each.partition}: ")
+
+    def close(self) -> None:
+        """The client ends with its last reference."""
+        del self._client
+
+
+def _spec(at: int) -> OffsetSpec:
+    if at == EARLIEST:
+        return OffsetSpec.earliest()
+    return OffsetSpec.latest() if at in (END, STABLE_END) else OffsetSpec.for_timestamp(at)
+
+
+def _result_or_none(future: Any) -> Any:
+    """A topic's description; None: it does not exist, or the user may not see it."""
+    try:
+        return future.result()
+    except KafkaException as fault:
+        ours = fault_of("", fault.args[0])
+        if isinstance(ours, KafkaRefusal):
+            return None
+        raise KafkaFault(str(ours)) from fault
+
+
+def _uuid(id_: Any) -> UUID:
+    high, low = id_.get_most_significant_bits(), id_.get_least_significant_bits()
+    return UUID(int=(high % (1 << 64)) << 64 | low % (1 << 64))
+
+
+def _copies(topic: Any) -> int:
+    return max((len(each.replicas) for each in topic.partitions), default=0)

@@ -1,0 +1,24 @@
+"""The door of this driver: opens its clients."""
+
+from common.kafka.base import KafkaDriver, ProducerOptions, ReaderOptions
+from common.kafka.connection import KafkaConnection
+from common.kafka.librdkafka.admin import LibrdkafkaAdmin
+from common.kafka.librdkafka.producer import LibrdkafkaProducer
+from common.kafka.librdkafka.reader import LibrdkafkaReader
+
+
+class LibrdkafkaDriver(KafkaDriver):
+    name = "confluent-kafka"
+
+    def producer(self, connection: KafkaConnection, options: ProducerOptions) -> LibrdkafkaProducer:
+        return LibrdkafkaProducer(connection, options)
+
+    def reader(self, connection: KafkaConnection, options: ReaderOptions) -> LibrdkafkaReader:
+        return LibrdkafkaReader(connection, options)
+
+    def admin(self, connection: KafkaConnection) -> LibrdkafkaAdmin:
+        return LibrdkafkaAdmin(connection)
+
+
+def driver() -> KafkaDriver:
+    return LibrdkafkaDriver()

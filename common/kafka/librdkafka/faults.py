@@ -1,0 +1,71 @@
+"""librdkafka's errors as result codes of records and as our errors. Positive numbers are Kafka's own."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from confluent_kafka import KafkaError, KafkaException
+
+from common.contract import Code
+from common.kafka.codes import code_of
+from common.kafka.errors import ClusterUnreachable, KafkaFault, KafkaRefusal, LoginRefused, ProducerFenced
+
+_LOCAL = {
+    KafkaError._UNKNOWN_TOPIC: Code.UNAVAILABLE,
+    KafkaError._UNKNOWN_PARTITION: Code.UNAVAILABLE,
+    KafkaError._PURGE_QUEUE: Code.UNAVAILABLE,  # dropped before it was sent
+    KafkaError._TIMED_OUT_QUEUE: Code.UNAVAILABLE,
+    KafkaError._INVALID_DIFFERENT_RECORD: Code.UNAVAILABLE,  # Kafka stores a batch as a whole or not
+    KafkaError._AUTHENTICATION: Code.UNAVAILABLE,
+    KafkaError._SSL: Code.UNAVAILABLE,
+    KafkaError._QUEUE_FULL: Code.OVERLOADED,
+    KafkaError._INVALID_ARG: Code.INVALID,
+}
+"""Errors without an answer of a broker. All others are TIMEOUT."""
+
+_UNREACHABLE = (
+    KafkaError._TRANSPORT,
+    KafkaError._TIMED_OUT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._RESOLVE,
+    KafkaError._WAIT_COORD,
+)
+_LOGIN = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.SASL_AUTHENTICATION_FAILED)
+_UNKNOWN = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError._NOENT)
+_FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
+
+
+def outcome_of(error: KafkaError) -> tuple[int, str]:
+    """Code and sentence of a record."""
+    number = error.code()
+    code = code_of(number) if number >= 0 else int(_LOCAL.get(number, Code.TIMEOUT))
+    if number > 0 and code == Code.INVALID:
+        # Kafka names the records that are invalid; the library passes only the error of their batch on.
+        return code, f"this record or one that was sent with it: {described(error)}"
+    return code, described(error)
+
+
+def described(error: KafkaError) -> str:
+    return f"{error.name()}: {error.str()}"
+
+
+@contextmanager
+def translated(cluster: str) -> Iterator[None]:
+    """Raise our errors in place of the library's."""
+    try:
+        yield
+    except KafkaException as fault:
+        raise fault_of(cluster, fault.args[0]) from fault
+
+
+def fault_of(cluster: str, error: KafkaError, what: str = "") -> KafkaFault:
+    sentence = f'kafka "{cluster}": {what}{described(error)}'
+    number = error.code()
+    if number in _FENCED:
+        return ProducerFenced(sentence)
+    if number in _LOGIN:
+        return LoginRefused(sentence)
+    if number in _UNREACHABLE:
+        return ClusterUnreachable(sentence)
+    if number in _UNKNOWN:
+        return KafkaRefusal(KafkaError.UNKNOWN_TOPIC_OR_PART, sentence)
+    return KafkaRefusal(number, sentence) if number > 0 else KafkaFault(sentence)

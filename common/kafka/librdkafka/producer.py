@@ -1,0 +1,190 @@
+"""Producer over librdkafka. A thread of ours serves the delivery reports: one callback per record."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Producer as Library
+
+from common.contract import Code
+from common.kafka.base import KafkaProducer, OnResults, ProducerOptions
+from common.kafka.connection import KafkaConnection
+from common.kafka.errors import KafkaFault, ProducerFenced, TransactionAborted
+from common.kafka.librdkafka.faults import described, fault_of, outcome_of, translated
+from common.kafka.librdkafka.options import common_options, opened
+from common.kafka.partition_counts import PartitionCounts
+from common.kafka.pending import Outstanding, PendingBatch
+from common.kafka.records import OutgoingRecords, Partition, ProduceResults, refused
+
+METADATA_WAIT_S = 5.0
+MESSAGE_BYTES_MAX = 100 << 20
+"""Above what any topic allows, so that the broker decides about sizes."""
+POLL_S = 0.1
+FATAL_PAUSE_S = 0.02
+PURGE_WAIT_S = 2.0
+TRANSACTION_TIMEOUT_S = 30.0
+
+
+class LibrdkafkaProducer(KafkaProducer):
+    def __init__(self, connection: KafkaConnection, options: ProducerOptions) -> None:
+        self._connection, self._cluster = connection, connection.name
+        self._outstanding = Outstanding(options.pending_bytes_max)
+        self._counts = PartitionCounts(self._ask)
+        settings = {**common_options(connection), **_library_options(options)}
+        self._client, self._last = opened(connection, Library, settings, lambda client: client.poll(0))
+        if options.transactional_id:
+            with self._transactional():
+                self._client.init_transactions(TRANSACTION_TIMEOUT_S)
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name=f"kafka-{connection.name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def fatal_fault(self) -> str:
+        return self._last.fatal and f'kafka "{self._cluster}": {self._last.fatal}'
+
+    def _serve(self) -> None:
+        while not self._ending.is_set():
+            with self._noting_fatal_errors():
+                self._client.poll(POLL_S)
+
+    @contextlib.contextmanager
+    def _noting_fatal_errors(self) -> Iterator[None]:
+        """poll() and flush() raise what is fatal. Delivery reports still come, so their thread must go on."""
+        try:
+            yield
+        except KafkaException as fault:
+            self._last.fatal = self._last.fatal or described(fault.args[0])
+            self._ending.wait(FATAL_PAUSE_S)
+
+    def partitions(self, topic: str) -> int:
+        return self._counts.of(topic)
+
+    def _ask(self, topic: str) -> int:
+        with translated(self._cluster):
+            found = self._client.list_topics(topic, METADATA_WAIT_S).topics[topic]
+        if found.error is not None:
+            raise fault_of(self._cluster, found.error, f"topic {topic}: ")
+        return len(found.partitions)
+
+    def produce(self, records: OutgoingRecords, on_results: OnResults) -> None:
+        size, count = records.size_bytes(), len(records.topics)
+        if not count:
+            on_results(ProduceResults([], [], {}))
+            return
+        if not self._outstanding.add(size):
+            on_results(refused(count, int(Code.OVERLOADED), f'kafka "{self._cluster}": too much waits for Kafka'))
+            return
+
+        def finish(results: ProduceResults) -> None:
+            on_results(results)
+            self._outstanding.remove(size)
+
+        self._send(records, PendingBatch(count, finish))
+
+    def _send(self, records: OutgoingRecords, pending: PendingBatch) -> None:
+        unknown = self._unknown_topics(records)
+        send, report = self._client.produce, partial(_report, pending.stored, pending.refuse)
+        for index, (topic, partition, timestamp, key, value, headers) in enumerate(zip(*records, strict=True)):
+            if unknown and topic in unknown:
+                pending.refuse(index, int(Code.UNAVAILABLE), unknown[topic])
+                continue
+            if not timestamp:
+                pending.refuse(index, int(Code.INVALID), "a timestamp of 0, which confluent-kafka would take as now")
+                continue
+            try:
+                # By position, which is cheaper; the callback's place is on_delivery's.
+                send(topic, value, key, partition, partial(report, index), None, timestamp, headers or None)
+            except BufferError:
+                pending.refuse(index, int(Code.OVERLOADED), f'kafka "{self._cluster}": too much waits for Kafka')
+            except KafkaException as fault:
+                pending.refuse(index, *outcome_of(fault.args[0]))
+
+    def _unknown_topics(self, records: OutgoingRecords) -> dict[str, str]:
+        """Topics that cannot be sent to, and why."""
+        found = {}
+        for topic in set(records.topics):
+            try:
+                self._counts.of(topic)
+            except KafkaFault as fault:
+                found[topic] = str(fault)
+        return found
+
+    def flush(self, timeout_s: float) -> bool:
+        ends = time.monotonic() + timeout_s
+        with self._noting_fatal_errors():
+            self._client.flush(timeout_s)
+        return self._outstanding.wait_until_none(ends - time.monotonic())
+
+    def begin(self) -> None:
+        with self._transactional():
+            self._client.begin_transaction()
+
+    def commit(self, positions: Mapping[Partition, int], group: str) -> None:
+        with self._transactional():
+            if positions:
+                offsets = [TopicPartition(*each, at) for each, at in positions.items()]
+                self._client.send_offsets_to_transaction(offsets, self._membership(group), TRANSACTION_TIMEOUT_S)
+            self._client.commit_transaction(TRANSACTION_TIMEOUT_S)
+
+    def _membership(self, group: str) -> Any:
+        """The library takes a group only as a consumer's; this one never joins it."""
+        consumer = Consumer({**common_options(self._connection), "group.id": group})
+        try:
+            return consumer.consumer_group_metadata()
+        finally:
+            consumer.close()
+
+    def abort(self) -> None:
+        with self._transactional():
+            self._client.abort_transaction(TRANSACTION_TIMEOUT_S)
+
+    @contextlib.contextmanager
+    def _transactional(self) -> Iterator[None]:
+        try:
+            yield
+        except KafkaException as fault:
+            ours = fault_of(self._cluster, fault.args[0])
+            if isinstance(ours, ProducerFenced):
+                self._last.fatal = self._last.fatal or described(fault.args[0])
+                raise ours from fault
+            raise TransactionAborted(str(ours)) from fault
+
+    def close(self, timeout_s: float) -> None:
+        if self._ending.is_set():
+            return
+        self.flush(timeout_s)
+        with self._noting_fatal_errors():
+            self._client.purge()
+        self._outstanding.wait_until_none(PURGE_WAIT_S)
+        self._ending.set()
+        self._thread.join()
+
+
+def _report(stored: Any, refuse: Any, index: int, error: KafkaError | None, message: Any) -> None:
+    if error is None:
+        stored(index, message.offset())
+    else:
+        refuse(index, *outcome_of(error))
+
+
+def _library_options(options: ProducerOptions) -> dict[str, Any]:
+    transactional = {"transactional.id": options.transactional_id} if options.transactional_id else {}
+    return {
+        "acks": "all",
+        "enable.idempotence": True,
+        "max.in.flight.requests.per.connection": 5,
+        "delivery.timeout.ms": int(options.delivery_timeout_s * 1000),
+        "request.timeout.ms": int(options.request_timeout_s * 1000),
+        "socket.timeout.ms": int(options.request_timeout_s * 1000) + 1000,
+        "linger.ms": options.linger_ms,
+        "batch.size": 64 << 10,
+        "message.max.bytes": MESSAGE_BYTES_MAX,
+        "queue.buffering.max.messages": 1_000_000,
+        "queue.buffering.max.kbytes": max(options.pending_bytes_max >> 9, 1 << 18),
+        **transactional,
+    }

@@ -1,0 +1,80 @@
+"""Results of produced records, gathered from callbacks per record into one call per batch."""
+
+import threading
+from collections.abc import Callable
+from itertools import count
+from typing import Protocol
+
+from common.contract import Code
+from common.kafka.records import NO_OFFSET, ProduceResults
+
+_OK = int(Code.OK)
+
+
+class HasOffset(Protocol):
+    offset: int
+
+
+class PendingBatch:
+    """One batch on its way. Callbacks may come from any thread, each record once."""
+
+    __slots__ = ("_all", "_codes", "_done", "_offsets", "_on_done", "_sentences")
+
+    def __init__(self, size: int, on_done: Callable[[ProduceResults], None]) -> None:
+        self._all = size - 1
+        self._codes = [_OK] * size
+        self._offsets = [NO_OFFSET] * size
+        self._sentences: dict[int, str] = {}
+        self._on_done = on_done
+        # Its step is one operation of the interpreter, so that the last callback is told without a lock.
+        self._done = count().__next__
+
+    def stored(self, index: int, offset: int) -> None:
+        self._offsets[index] = offset
+        if self._done() == self._all:
+            self._finish()
+
+    def refuse(self, index: int, code: int, sentence: str) -> None:
+        self._codes[index] = code
+        self._sentences[index] = sentence
+        if self._done() == self._all:
+            self._finish()
+
+    def stored_as(self, index: int, record: HasOffset) -> None:
+        self.stored(index, record.offset)
+
+    def failed(self, outcome: Callable[[BaseException], tuple[int, str]], index: int, fault: BaseException) -> None:
+        self.refuse(index, *outcome(fault))
+
+    def _finish(self) -> None:
+        # By index: callbacks of several partitions come in any order.
+        sentences = dict(sorted(self._sentences.items()))
+        self._on_done(ProduceResults(self._codes, self._offsets, sentences))
+
+
+class Outstanding:
+    """Batches and payload that have no results yet, with a bound of the payload. Thread-safe."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._max, self._bytes, self._batches = bytes_max, 0, 0
+        self._changed = threading.Condition()
+
+    def add(self, size: int) -> bool:
+        """Whether it was added. One batch is always allowed, however large it is."""
+        with self._changed:
+            if self._batches and self._bytes + size > self._max:
+                return False
+            self._bytes += size
+            self._batches += 1
+            return True
+
+    def remove(self, size: int) -> None:
+        with self._changed:
+            self._bytes -= size
+            self._batches -= 1
+            if not self._batches:
+                self._changed.notify_all()
+
+    def wait_until_none(self, timeout_s: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._batches, max(timeout_s, 0.0))

@@ -1,0 +1,134 @@
+"""Administration over kafka-python."""
+
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+from kafka import KafkaAdminClient, TopicPartition, errors
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.structs import OffsetAndMetadata
+
+from common.kafka.base import (
+    EARLIEST,
+    END,
+    STABLE_END,
+    ClusterAdmin,
+    ClusterDescription,
+    KafkaBroker,
+    KafkaTopic,
+    NewKafkaTopic,
+)
+from common.kafka.connection import KafkaConnection
+from common.kafka.errors import KafkaRefusal
+from common.kafka.python_client.faults import described, translated
+from common.kafka.python_client.options import common_options, opened
+from common.kafka.records import Partition
+
+REQUEST_TIMEOUT_MS = 30_000
+INVALID_CONFIG = 40
+"""Kafka's number; the library passes on only the text of what went wrong with a change of settings."""
+
+
+class PythonAdmin(ClusterAdmin):
+    def __init__(self, connection: KafkaConnection) -> None:
+        self._cluster = connection.name
+        options = {**common_options(connection), "request_timeout_ms": REQUEST_TIMEOUT_MS}
+        self._client = opened(connection, KafkaAdminClient, options)
+
+    def describe(self) -> ClusterDescription:
+        with translated(self._cluster):
+            found = self._client.describe_cluster()
+        brokers = [
+            KafkaBroker(each["broker_id"], each["host"], each["port"], each["rack"] or "") for each in found["brokers"]
+        ]
+        return ClusterDescription(found["cluster_id"], found["controller_id"], sorted(brokers))
+
+    def topics(self, names: Sequence[str] | None = None) -> dict[str, KafkaTopic]:
+        with translated(self._cluster):
+            found = self._client.describe_topics(None if names is None else [*names])
+        return {
+            each["name"]: KafkaTopic(
+                each["name"], UUID(str(each["topic_id"])), len(each["partitions"]), _copies(each["partitions"])
+            )
+            for each in found
+            if not each["error_code"] and (names is not None or not each["is_internal"])
+        }
+
+    def partition_count(self, topic: str) -> int:
+        """Raises KafkaRefusal: it does not exist, or the user may not see it."""
+        with translated(self._cluster):
+            (found,) = self._client.describe_topics([topic])
+        if number := found["error_code"]:
+            raise KafkaRefusal(number, f'kafka "{self._cluster}": topic {topic}: {errors.for_code(number).message}')
+        return len(found["partitions"])
+
+    def create_topics(self, topics: Mapping[str, NewKafkaTopic]) -> dict[str, KafkaRefusal]:
+        wanted = {
+            name: {"num_partitions": each.partitions, "replication_factor": each.copies, "configs": dict(each.configs)}
+            for name, each in topics.items()
+        }
+        if not wanted:
+            return {}
+        with translated(self._cluster):
+            found = self._client.create_topics(wanted, raise_errors=False)
+        return {
+            each["name"]: self._refusal(each["name"], each["error_code"], each.get("error_message") or "")
+            for each in found["topics"]
+            if each["error_code"]
+        }
+
+    def _refusal(self, topic: str, number: int, text: str) -> KafkaRefusal:
+        name = errors.for_code(number).message
+        return KafkaRefusal(number, f'kafka "{self._cluster}": topic {topic}: {name}: {text}'.rstrip(": "))
+
+    def configs(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
+        resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
+        with translated(self._cluster):
+            found = self._client.describe_configs(resources, config_filter="all")
+        return {
+            topic: {name: entry["value"] for name, entry in entries.items()}
+            for by_topic in found.values()
+            for topic, entries in by_topic.items()
+        }
+
+    def alter_configs(self, topic: str, configs: Mapping[str, str]) -> None:
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic, dict(configs))
+        with translated(self._cluster):
+            found = self._client.alter_configs([resource], raise_on_unknown=False, incremental=True)
+        outcome = found["topic"][topic]
+        if outcome != "OK":
+            raise KafkaRefusal(INVALID_CONFIG, f'kafka "{self._cluster}": topic {topic}: {outcome}')
+
+    def offsets(self, partitions: Sequence[Partition], at: int) -> dict[Partition, int | None]:
+        if not partitions:
+            return {}
+        isolation = "read_committed" if at == STABLE_END else "read_uncommitted"
+        specs = {TopicPartition(*each): END if at == STABLE_END else at for each in partitions}
+        with translated(self._cluster):
+            found = self._client.list_partition_offsets(specs, isolation)
+        by_time = at not in (EARLIEST, END, STABLE_END)
+        return {Partition(*key): None if by_time and each.offset < 0 else each.offset for key, each in found.items()}
+
+    def groups(self) -> dict[str, str]:
+        with translated(self._cluster):
+            return {each["group_id"]: each["group_state"] for each in self._client.list_groups()}
+
+    def group_offsets(self, group: str) -> dict[Partition, int]:
+        with translated(self._cluster):
+            found = self._client.list_group_offsets({group: None})[group]
+        return {Partition(*key): each.offset for key, each in found.items() if each.offset >= 0}
+
+    def set_group_offsets(self, group: str, positions: Mapping[Partition, int]) -> None:
+        offsets = {TopicPartition(*each): OffsetAndMetadata(at, "", -1) for each, at in positions.items()}
+        with translated(self._cluster):
+            found = self._client.alter_group_offsets(group, offsets)
+        for key, error in found.items():
+            if error is not errors.NoError:
+                sentence = f'kafka "{self._cluster}": group {group}, {key.topic} {key.partition}: {described(error())}'
+                raise KafkaRefusal(error.errno, sentence)
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def _copies(partitions: Sequence[Mapping]) -> int:
+    return max((len(each["replica_nodes"]) for each in partitions), default=0)

@@ -1,0 +1,24 @@
+"""The door of this driver: opens its clients."""
+
+from common.kafka.base import KafkaDriver, ProducerOptions, ReaderOptions
+from common.kafka.connection import KafkaConnection
+from common.kafka.python_client.admin import PythonAdmin
+from common.kafka.python_client.producer import PythonProducer
+from common.kafka.python_client.reader import PythonReader
+
+
+class PythonDriver(KafkaDriver):
+    name = "kafka-python"
+
+    def producer(self, connection: KafkaConnection, options: ProducerOptions) -> PythonProducer:
+        return PythonProducer(connection, options)
+
+    def reader(self, connection: KafkaConnection, options: ReaderOptions) -> PythonReader:
+        return PythonReader(connection, options)
+
+    def admin(self, connection: KafkaConnection) -> PythonAdmin:
+        return PythonAdmin(connection)
+
+
+def driver() -> KafkaDriver:
+    return PythonDriver()

@@ -1,0 +1,101 @@
+"""Administration by both drivers against a real broker."""
+
+import uuid
+
+import pytest
+
+from common.kafka.base import EARLIEST, END, STABLE_END, NewKafkaTopic
+from common.kafka.errors import KafkaRefusal
+from common.kafka.records import Partition
+from tests.contract.kafka.exchange import NOW
+from tests.waiting import until
+
+TOPIC_EXISTS, INVALID_PARTITIONS = 36, 37
+
+
+@pytest.fixture
+def admin(exchange):
+    return exchange.admin()
+
+
+def test_a_cluster_is_described(admin, brokers):
+    described = admin.describe()
+    assert len(described.cluster_id) == 22
+    assert described.brokers == [(1, "127.0.0.1", brokers.ports[0], "")] and described.controller == 1
+
+
+def test_topics_are_created_and_found_with_their_ids(admin, any_admin):
+    names = [f"made-{uuid.uuid4().hex[:8]}" for _ in range(2)]
+    wanted = {names[0]: NewKafkaTopic(3, 1, {"retention.ms": "60000"}), names[1]: NewKafkaTopic(1, 1)}
+    assert admin.create_topics(wanted) == {}
+    found = until(lambda: len(there := admin.topics(names)) == 2 and there, "the topics")
+    assert [(each.name, each.partitions, each.copies) for each in found.values()] == [
+        (names[0], 3, 1),
+        (names[1], 1, 1),
+    ]
+    assert found[names[0]].id.int and found[names[0]].id != found[names[1]].id
+    assert found == any_admin.topics(names)
+    assert admin.configs(names)[names[0]]["retention.ms"] == "60000"
+
+
+def test_refused_topics_are_named_and_the_others_created(admin, new_topic):
+    there, good, bad = new_topic(), f"good-{uuid.uuid4().hex[:8]}", f"bad-{uuid.uuid4().hex[:8]}"
+    topics = {there: NewKafkaTopic(1, 1), good: NewKafkaTopic(1, 1), bad: NewKafkaTopic(0, 1)}
+    refusals = admin.create_topics(topics)
+    assert {name: refusal.number for name, refusal in refusals.items()} == {
+        there: TOPIC_EXISTS,
+        bad: INVALID_PARTITIONS,
+    }
+    assert there in str(refusals[there])
+    until(lambda: good in admin.topics([good]), "the topic")
+
+
+def test_all_topics_are_listed_without_internal_ones_and_unknown_names_are_left_out(admin, new_topic, any_admin):
+    topic = new_topic()
+    any_admin.set_group_offsets(f"g-{topic}", {Partition(topic, 0): 0})  # makes __consumer_offsets
+    names = set(admin.topics())
+    assert topic in names and not any(name.startswith("__") for name in names)
+    assert [*admin.topics([topic, "no-such-topic"])] == [topic]
+
+
+def test_configs_are_changed_one_by_one(admin, new_topic):
+    topic = new_topic(retention_ms=111, max_message_bytes=222_222)
+    admin.alter_configs(topic, {"retention.ms": "333"})
+
+    def configs():
+        found = admin.configs([topic])[topic]
+        return found["retention.ms"], found["max.message.bytes"], found["cleanup.policy"]
+
+    until(lambda: configs() == ("333", "222222", "delete"), "the change")
+    with pytest.raises(KafkaRefusal):
+        admin.alter_configs(topic, {"retention.ms": "soon"})
+
+
+def test_offsets_are_found_by_start_end_and_time(admin, exchange, new_topic):
+    topic = new_topic(2)
+    assert exchange.send(topic, *[(0, NOW + each * 10, b"k", b"v") for each in range(5)]).all_stored
+    full, empty = Partition(topic, 0), Partition(topic, 1)
+    assert admin.offsets([full, empty], EARLIEST) == {full: 0, empty: 0}
+    assert admin.offsets([full, empty], END) == {full: 5, empty: 0}
+    assert admin.offsets([full], STABLE_END) == {full: 5}
+    assert admin.offsets([full, empty], NOW + 15) == {full: 2, empty: None}
+    assert admin.offsets([full], NOW + 40) == {full: 4}
+    assert admin.offsets([full], NOW + 41) == {full: None}
+    assert admin.offsets([], END) == {}
+
+
+def test_offsets_of_an_unknown_topic_are_refused(admin):
+    with pytest.raises(KafkaRefusal) as refusal:
+        admin.offsets([Partition("no-such-topic", 0)], END)
+    assert refusal.value.number == 3
+
+
+def test_positions_of_a_group_are_set_and_read(admin, new_topic):
+    topic = new_topic(2)
+    group = f"group-{topic}"
+    assert admin.group_offsets(group) == {}
+    admin.set_group_offsets(group, {Partition(topic, 0): 5, Partition(topic, 1): 0})
+    assert admin.group_offsets(group) == {Partition(topic, 0): 5, Partition(topic, 1): 0}
+    admin.set_group_offsets(group, {Partition(topic, 0): 3})
+    assert admin.group_offsets(group) == {Partition(topic, 0): 3, Partition(topic, 1): 0}
+    assert admin.groups()[group] == "Empty"

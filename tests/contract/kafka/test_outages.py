@@ -1,0 +1,141 @@
+"""Both drivers over brokers that die, hang and come back: three nodes, of which one or all are lost.
+
+One outage serves both drivers, since a start of brokers costs seconds.
+"""
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from common.contract import Code
+from common.kafka.base import NewKafkaTopic
+from common.kafka.connection import KafkaConnection
+from common.kafka.drivers import DRIVERS, installed, open_driver
+from common.kafka.errors import ClusterUnreachable
+from common.kafka.records import Partition
+from tests.contract.kafka.exchange import NOW, Exchange, Sent, outgoing, records_of, rows_of
+from tests.services import require
+from tests.services.kafka import KafkaBrokers
+from tests.waiting import until
+
+TIMEOUT, UNAVAILABLE = int(Code.TIMEOUT), int(Code.UNAVAILABLE)
+PATIENT = {"delivery_timeout_s": 90.0, "request_timeout_s": 5.0}
+PARTITIONS = range(6)
+
+
+@pytest.fixture(scope="module")
+def trio():
+    require(set(installed()) == set(DRIVERS), f"pip install {' '.join(DRIVERS)}")
+    folder = tempfile.TemporaryDirectory(prefix="penstock-kafka-3-", ignore_cleanup_errors=True)
+    with folder as name, KafkaBrokers(Path(name), nodes=3) as brokers:
+        yield brokers
+
+
+@pytest.fixture(scope="module")
+def connection(trio):
+    return KafkaConnection("trio", tuple(trio.bootstrap.split(",")), connect_timeout_s=30.0)
+
+
+class Side:
+    """One driver with its own topic, on all nodes."""
+
+    def __init__(self, exchange, name, **configs):
+        self.exchange, self.topic = exchange, f"{name}-{exchange.driver.name}"
+        admin = exchange.admin()
+        settings = {key.replace("_", "."): str(value) for key, value in configs.items()}
+        assert admin.create_topics({self.topic: NewKafkaTopic(len(PARTITIONS), 3, settings)}) == {}
+        until(lambda: admin.topics([self.topic]), "the topic", 30.0)
+
+    def producer(self, **options):
+        made = self.exchange.producer(**options)
+        until(lambda: self.send(made, b"first").results().all_stored, "leaders of all partitions", 60.0)
+        return made
+
+    def reader(self):
+        """At the end of the topic."""
+        partitions = [Partition(self.topic, number) for number in PARTITIONS]
+        return self.exchange.reader(self.exchange.admin().offsets(partitions, -1))
+
+    def send(self, producer, value):
+        """One record to each partition, so that every node leads some of them."""
+        sent = Sent()
+        producer.produce(outgoing(self.topic, *[(number, NOW, b"k", value) for number in PARTITIONS]), sent)
+        return sent
+
+
+@pytest.fixture
+def sides(trio, connection):
+    opened = [Exchange(open_driver(name), connection) for name in DRIVERS]
+    yield lambda name, **configs: [Side(each, name, **configs) for each in opened]
+    for each in opened:
+        each.__exit__()
+
+
+def test_a_lost_node_costs_nothing_unless_a_topic_asks_for_all_copies(sides, trio):
+    plain, strict = sides("moves", min_insync_replicas=2), sides("all-copies", min_insync_replicas=3)
+    producers = [side.producer(**PATIENT) for side in plain]
+    hasty = [side.producer(delivery_timeout_s=5.0, request_timeout_s=3.0) for side in strict]
+    readers = [side.reader() for side in plain]
+    trio.kill(2)
+    try:
+        for sent in [side.send(producer, b"without") for side, producer in zip(plain, producers, strict=True)]:
+            assert sent.results().all_stored
+        for reader in readers:
+            assert [row[3] for row in records_of(reader, 6)] == [b"without"] * 6
+        # acks=all makes the leaders refuse. The libraries try again until the time is over, so it is a TIMEOUT.
+        for side, producer in zip(strict, hasty, strict=True):
+            until(lambda s=side, p=producer: set(s.send(p, b"short").results().codes) == {TIMEOUT}, "refusals", 60.0)
+    finally:
+        trio.restart(2)
+    for sent in [side.send(producer, b"again") for side, producer in zip(plain, producers, strict=True)]:
+        assert sent.results().all_stored
+    for reader in readers:
+        assert [row[3] for row in records_of(reader, 6)] == [b"again"] * 6
+    for side, producer in zip(strict, hasty, strict=True):
+        until(lambda s=side, p=producer: s.send(p, b"whole").results().all_stored, "all copies", 60.0)
+        assert producer.fatal_fault == ""
+
+
+def test_what_hanging_nodes_do_not_confirm_is_a_timeout_also_when_the_producer_is_closed(sides, trio):
+    there = sides("hangs")
+    producers = [side.producer(delivery_timeout_s=3.0, request_timeout_s=2.0) for side in there]
+    closing = [side.producer(**PATIENT) for side in there]
+    for number in (1, 2, 3):
+        trio.freeze(number)
+    try:
+        during = [side.send(producer, b"during") for side, producer in zip(there, producers, strict=True)]
+        during += [side.send(producer, b"closing") for side, producer in zip(there, closing, strict=True)]
+        for producer in closing:
+            producer.close(1.0)
+        for sent in during:
+            assert set(sent.results().codes) <= {TIMEOUT, UNAVAILABLE} and TIMEOUT in sent.results().codes
+    finally:
+        for number in (1, 2, 3):
+            trio.thaw(number)
+    for side, producer in zip(there, producers, strict=True):
+        until(lambda s=side, p=producer: s.send(p, b"after").results().all_stored, "stored", 60.0)
+        assert producer.fatal_fault == ""
+
+
+def test_a_cluster_that_is_away_and_comes_back_stores_what_waited_once_and_in_order(sides, trio, connection):
+    there = sides("back")
+    producers = [side.producer(**PATIENT) for side in there]
+    readers = [side.reader() for side in there]
+    trio.stop()
+    for side in there:
+        with pytest.raises(ClusterUnreachable):
+            side.exchange.driver.admin(replace(connection, connect_timeout_s=1.0))
+    waiting = []
+    for side, producer in zip(there, producers, strict=True):
+        for number in range(20):
+            waiting.append(Sent())
+            rows = [(0, NOW, b"k", b"%d" % (number * 5 + each)) for each in range(5)]
+            producer.produce(outgoing(side.topic, *rows), waiting[-1])
+    assert not any(sent.is_done for sent in waiting)
+    trio.start()
+    assert all(sent.results().all_stored for sent in waiting)
+    for reader in readers:
+        assert [row[3] for row in records_of(reader, 100)] == [b"%d" % each for each in range(100)]
+        assert [row for records in reader.poll(0.5) for row in rows_of(records)] == []
