@@ -23,22 +23,20 @@ class Started:
     process: subprocess.Popen
     output: Path
 
-    def wait_for(self, text: str) -> None:
+    def wait_for(self, text: str, timeout_s: float = READY_TIMEOUT_S) -> None:
         """Block until the process has printed `text`.
 
         Raises:
             InstanceError: it ended before, or took too long.
         """
-        deadline = time.monotonic() + READY_TIMEOUT_S
+        deadline = time.monotonic() + timeout_s
         while text not in self.printed():
             if self.process.poll() is not None:
                 raise InstanceError(
                     f"{self.name} ended with code {self.process.returncode}: {last_lines(self.printed())}"
                 )
             if time.monotonic() > deadline:
-                raise InstanceError(
-                    f"{self.name} was not up within {READY_TIMEOUT_S:g} s: {last_lines(self.printed())}"
-                )
+                raise InstanceError(f"{self.name} was not up within {timeout_s:g} s: {last_lines(self.printed())}")
             time.sleep(0.1)
 
     def printed(self) -> str:

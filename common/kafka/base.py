@@ -69,7 +69,10 @@ class KafkaProducer(ABC):
     @property
     @abstractmethod
     def fatal_fault(self) -> str:
-        """Why this producer refuses everything from now on: close it and open another one. Empty: it works."""
+        """Why this producer is of no use from now on: close it and open another one. Empty: it works.
+
+        Its owner looks at it now and then. Closing gives the records that wait their results.
+        """
 
     @abstractmethod
     def partitions(self, topic: str) -> int:

@@ -1,6 +1,7 @@
 """Results of produced records, gathered from callbacks per record into one call per batch."""
 
 import threading
+import time
 from collections.abc import Callable
 from itertools import count
 from typing import Protocol
@@ -55,8 +56,9 @@ class PendingBatch:
 class Outstanding:
     """Batches and payload that have no results yet, with a bound of the payload. Thread-safe."""
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, bytes_max: int, now: Callable[[], float] = time.monotonic) -> None:
         self._max, self._bytes, self._batches = bytes_max, 0, 0
+        self._now, self._moved_at = now, 0.0
         self._changed = threading.Condition()
 
     def add(self, size: int) -> bool:
@@ -64,6 +66,8 @@ class Outstanding:
         with self._changed:
             if self._batches and self._bytes + size > self._max:
                 return False
+            if not self._batches:
+                self._moved_at = self._now()
             self._bytes += size
             self._batches += 1
             return True
@@ -72,9 +76,15 @@ class Outstanding:
         with self._changed:
             self._bytes -= size
             self._batches -= 1
+            self._moved_at = self._now()
             if not self._batches:
                 self._changed.notify_all()
 
     def wait_until_none(self, timeout_s: float) -> bool:
         with self._changed:
             return self._changed.wait_for(lambda: not self._batches, max(timeout_s, 0.0))
+
+    def stalled_s(self) -> float:
+        """How long batches have waited while none got its results."""
+        with self._changed:
+            return self._now() - self._moved_at if self._batches else 0.0

@@ -91,7 +91,7 @@ class KafkaBrokers:
             for node in self.nodes:
                 node.launch()
             for node in self.nodes:
-                node.wait_up()
+                node.wait_up(STEP_TIMEOUT_S)
         except BaseException:
             self.stop()
             raise
@@ -152,7 +152,8 @@ class KafkaBrokers:
 
     def restart(self, number: int) -> None:
         """Start a killed node and return when it serves."""
-        self.nodes[number - 1].restore(signal.SIGKILL)
+        self.nodes[number - 1].launch()
+        self.nodes[number - 1].wait_up(STEP_TIMEOUT_S)
 
     def freeze(self, number: int) -> None:
         self.nodes[number - 1].strike(signal.SIGSTOP)

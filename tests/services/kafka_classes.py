@@ -45,7 +45,7 @@ def _make(folder: Path) -> Path:
     node = PeerNode("kafka", server_line(folder, settings, HEAP, machine), folder, UP)
     try:
         node.launch()
-        node.wait_up()
+        node.wait_up(STEP_TIMEOUT_S)
         node.strike(signal.SIGTERM)  # the archive is written by an orderly exit
         node.wait_end(STEP_TIMEOUT_S)
     finally:

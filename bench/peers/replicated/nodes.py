@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from bench.peers.driver import Driven
-from bench.peers.processes import Started, spawn, stop
+from bench.peers.processes import READY_TIMEOUT_S, Started, spawn, stop
 
 
 class PeerNode:
@@ -36,10 +36,10 @@ class PeerNode:
             process = spawn(self._line, stdout=out, stderr=subprocess.STDOUT, cwd=self._folder, env=env)
         self._started = Started(self.name, process, output)
 
-    def wait_up(self) -> None:
+    def wait_up(self, timeout_s: float = READY_TIMEOUT_S) -> None:
         """Raises InstanceError: it ended, or took too long."""
         assert self._started is not None
-        self._started.wait_for(self._up)
+        self._started.wait_for(self._up, timeout_s)
 
     @property
     def pid(self) -> int:

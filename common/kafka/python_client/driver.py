@@ -3,6 +3,7 @@
 from common.kafka.base import KafkaDriver, ProducerOptions, ReaderOptions
 from common.kafka.connection import KafkaConnection
 from common.kafka.python_client.admin import PythonAdmin
+from common.kafka.python_client.mended import use_native_checksums
 from common.kafka.python_client.producer import PythonProducer
 from common.kafka.python_client.reader import PythonReader
 
@@ -21,4 +22,5 @@ class PythonDriver(KafkaDriver):
 
 
 def driver() -> KafkaDriver:
+    use_native_checksums()
     return PythonDriver()

@@ -19,11 +19,12 @@ from common.kafka.partition_counts import PartitionCounts
 from common.kafka.pending import Outstanding, PendingBatch
 from common.kafka.python_client.admin import PythonAdmin
 from common.kafka.python_client.faults import described, fault_of, outcome_after_send, outcome_of_send, translated
-from common.kafka.python_client.mended import fail_batches_alone, fatal_error, force_close
+from common.kafka.python_client.mended import fatal_error, force_close, recover_from_failed_batches
 from common.kafka.python_client.options import common_options, opened
 from common.kafka.records import OutgoingRecords, Partition, ProduceResults, refused
 
 METADATA_WAIT_MS = 5_000
+STALL_GRACE_S = 5.0
 MESSAGE_BYTES_MAX = 100 << 20
 """Above what any topic allows, so that the broker decides about sizes."""
 
@@ -43,12 +44,13 @@ class PythonProducer(KafkaProducer):
     def __init__(self, connection: KafkaConnection, options: ProducerOptions) -> None:
         self._connection, self._cluster = connection, connection.name
         self._outstanding = Outstanding(options.pending_bytes_max)
+        self._stalled_s_max = options.delivery_timeout_s + options.request_timeout_s + STALL_GRACE_S
         self._counts = PartitionCounts(self._ask)
         self._admin: PythonAdmin | None = None
         self._closing = threading.Lock()
         self._client = opened(connection, Library, {**common_options(connection), **_library_options(options)})
         if not options.transactional_id:
-            fail_batches_alone(self._client)
+            recover_from_failed_batches(self._client)
             return
         with self._transactional():
             self._client.init_transactions()
@@ -56,7 +58,13 @@ class PythonProducer(KafkaProducer):
     @property
     def fatal_fault(self) -> str:
         fault = fatal_error(self._client)
-        return "" if fault is None else f'kafka "{self._cluster}": {described(fault)}'
+        if fault is not None:
+            return f'kafka "{self._cluster}": {described(fault)}'
+        # After a hanging broker the library may wait for ever for a producer id, and expires nothing meanwhile.
+        stalled_s = self._outstanding.stalled_s()
+        if stalled_s < self._stalled_s_max:
+            return ""
+        return f'kafka "{self._cluster}": the producer has given no result for {stalled_s:.0f} s'
 
     def partitions(self, topic: str) -> int:
         return self._counts.of(topic)

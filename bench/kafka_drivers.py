@@ -1,0 +1,194 @@
+"""Cost of both Kafka drivers and of Java's producer beside them: `python -m bench.kafka_drivers [--records N] [--rounds N]`.
+
+Question: which driver can carry a Kafka home, and at what CPU per record (docs/design/0034-kafka.md, "Measure first").
+Settings: one broker, 8 partitions, batches of 500 records, idempotent, acks=all, results per record, two headers.
+The figure is CPU time of the whole process, threads of the library included; the broker's and the making of the records
+are left out. Records/s depend on the machine's load. Rounds alternate between the drivers; the median is shown.
+"""
+
+import argparse
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.outcome import commit
+from bench.peers.kafka import HEAP, properties
+from bench.peers.kafka_node import UP, format_node, java_line, new_cluster_id, server_line
+from bench.peers.processes import free_ports, started
+from bench.report import machine
+from common.kafka.base import ClusterAdmin, KafkaDriver, NewKafkaTopic, ProducerOptions, ReaderOptions
+from common.kafka.connection import KafkaConnection
+from common.kafka.drivers import installed, open_driver
+from common.kafka.records import OutgoingRecords, Partition, ProduceResults
+
+SIZES = (128, 2048)
+PARTITIONS = 8
+BATCH = 500
+BATCHES_WAITING = 20
+NOW = 1_700_000_000_000
+JAVA = "java"
+JAVA_PROGRAM = "org.apache.kafka.tools.ProducerPerformance"
+JAVA_SETTINGS = ("acks=all", "enable.idempotence=true", "linger.ms=5", "batch.size=65536")
+
+
+class Cost(NamedTuple):
+    cpu_us: float
+    records_per_s: float
+
+
+@contextmanager
+def broker() -> Iterator[tuple[Path, str]]:
+    """A folder of its own and the address of a fresh broker."""
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-kafka-") as name:
+        folder = Path(name)
+        port, controller = free_ports(2)
+        settings = folder / "server.properties"
+        settings.write_text(properties(folder / "data", port, controller))
+        format_node(folder, settings, new_cluster_id(), HEAP)
+        with started("kafka", server_line(folder, settings, HEAP), folder) as process:
+            process.wait_for(UP)
+            yield folder, f"127.0.0.1:{port}"
+
+
+def create(admin: ClusterAdmin, topic: str) -> None:
+    """Return when the broker serves it."""
+    if refusals := admin.create_topics({topic: NewKafkaTopic(PARTITIONS, 1)}):
+        raise refusals[topic]
+    while not admin.topics([topic]):
+        time.sleep(0.05)
+
+
+def measured(count: int, work: Callable[[], None]) -> Cost:
+    began, cpu = time.monotonic(), time.process_time()
+    work()
+    used, passed = time.process_time() - cpu, time.monotonic() - began
+    return Cost(used / count * 1e6, count / passed)
+
+
+def produce(driver: KafkaDriver, connection: KafkaConnection, topic: str, size: int, count: int) -> Cost:
+    producer = driver.producer(connection, ProducerOptions(pending_bytes_max=1 << 30))
+    producer.partitions(topic)
+    batches = [_batch(topic, number, size) for number in range(PARTITIONS)]
+    room, wrong = threading.Semaphore(BATCHES_WAITING), []
+
+    def on_results(results: ProduceResults) -> None:
+        if not results.all_stored:
+            wrong.append(results)
+        room.release()
+
+    def work() -> None:
+        for number in range(count // BATCH):
+            room.acquire()
+            producer.produce(batches[number % PARTITIONS], on_results)
+        producer.flush(300.0)
+
+    cost = measured(count, work)
+    producer.close(5.0)
+    if wrong:
+        raise SystemExit(
+            f"bench: {driver.name}: not all records were stored: {next(iter(wrong[0].sentences.values()))}"
+        )
+    return cost
+
+
+def _batch(topic: str, partition: int, size: int) -> OutgoingRecords:
+    headers = [[("penstock-id", os.urandom(16)), ("penstock-tag", b"bench")] for _ in range(BATCH)]
+    keys: list[bytes | None] = [b"key-%d" % number for number in range(BATCH)]
+    values: list[bytes | None] = [os.urandom(size) for _ in range(BATCH)]
+    return OutgoingRecords([topic] * BATCH, [partition] * BATCH, [NOW] * BATCH, keys, values, headers)
+
+
+def consume(driver: KafkaDriver, connection: KafkaConnection, topic: str, count: int) -> Cost:
+    reader = driver.reader(connection, ReaderOptions())
+    reader.assign({Partition(topic, number): 0 for number in range(PARTITIONS)})
+
+    def work() -> None:
+        seen = 0
+        while seen < count:
+            seen += sum(len(records.offsets) for records in reader.poll(1.0))
+
+    cost = measured(count, work)
+    reader.close()
+    return cost
+
+
+def produce_by_java(folder: Path, bootstrap: str, topic: str, size: int, count: int) -> Cost:
+    """Without headers. The start of the virtual machine is measured alone and subtracted."""
+    start_s, _ = _java(folder, bootstrap, topic, size, 1)
+    used_s, passed_s = _java(folder, bootstrap, topic, size, count)
+    return Cost((used_s - start_s) / count * 1e6, count / passed_s)
+
+
+def _java(folder: Path, bootstrap: str, topic: str, size: int, count: int) -> tuple[float, float]:
+    program = [*java_line(JAVA_PROGRAM, folder, "512m"), "--topic", topic, "--throughput", "-1"]
+    shape = ["--num-records", str(count), "--record-size", str(size)]
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    settings = ["--producer-props", f"bootstrap.servers={bootstrap}", *JAVA_SETTINGS]
+    subprocess.run([*program, *shape, *settings], check=True, cwd=folder, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, time.monotonic() - began
+
+
+def run(records: int, rounds: int, say: Callable[[str], None]) -> dict[tuple[str, str, int], list[Cost]]:
+    """Costs by driver, direction and size."""
+    costs: dict[tuple[str, str, int], list[Cost]] = {}
+    with broker() as (folder, bootstrap):
+        connection = KafkaConnection("bench", (bootstrap,), connect_timeout_s=60.0)
+        drivers = [open_driver(name) for name in installed()]
+        admin = drivers[0].admin(connection)
+        for size in SIZES:
+            count = records if size == min(SIZES) else records // 4
+            for number in range(rounds):
+                for driver in drivers:
+                    topic = f"{driver.name}-{size}-{number}"
+                    create(admin, topic)
+                    say(f"{driver.name}, {size} B, round {number + 1}")
+                    sent = produce(driver, connection, topic, size, count)
+                    costs.setdefault((driver.name, "produce", size), []).append(sent)
+                    read = consume(driver, connection, topic, count)
+                    costs.setdefault((driver.name, "consume", size), []).append(read)
+                topic = f"{JAVA}-{size}-{number}"
+                create(admin, topic)
+                say(f"{JAVA}, {size} B, round {number + 1}")
+                sent = produce_by_java(folder, bootstrap, topic, size, count * 5)
+                costs.setdefault((JAVA, "produce", size), []).append(sent)
+        admin.close()
+    return costs
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.kafka_drivers", description=__doc__.splitlines()[0])
+    parser.add_argument("--records", type=int, default=100_000, help="of 128 B; a quarter of it of 2 KiB")
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args(arguments)
+    if options.records < 4 * BATCH * PARTITIONS:
+        parser.error(f"--records: use at least {4 * BATCH * PARTITIONS:,}")
+    costs = run(options.records, options.rounds, lambda text: print(text, file=sys.stderr, flush=True))
+    table = Table(title=f"Kafka drivers · {commit()} · {machine()}")
+    for heading in ("driver", "direction", "bytes", "CPU µs per record", "of each round", "records/s"):
+        table.add_column(heading)
+    for (driver, direction, size), found in sorted(
+        costs.items(), key=lambda item: (item[0][2], item[0][1], item[0][0])
+    ):
+        cpu = statistics.median(each.cpu_us for each in found)
+        rate = statistics.median(each.records_per_s for each in found)
+        each_round = " ".join(f"{each.cpu_us:.2f}" for each in found)
+        table.add_row(driver, direction, str(size), f"{cpu:.2f}", each_round, f"{rate:,.0f}")
+    Console(width=None if sys.stdout.isatty() else 140).print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
