@@ -43,7 +43,7 @@ JAVA_PROGRAM = "org.apache.kafka.tools.ProducerPerformance"
 JAVA_SETTINGS = ("acks=all", "enable.idempotence=true", "linger.ms=5", "batch.size=65536")
 
 
-class Cost(NamedTuple):
+class DriverCost(NamedTuple):
     cpu_us: float
     records_per_s: float
 
@@ -58,7 +58,7 @@ def broker() -> Iterator[tuple[Path, str]]:
         settings.write_text(properties(folder / "data", port, controller))
         format_node(folder, settings, new_cluster_id(), HEAP)
         with started("kafka", server_line(folder, settings, HEAP), folder) as process:
-            process.wait_for(UP)
+            process.wait_for(UP, 180.0)
             yield folder, f"127.0.0.1:{port}"
 
 
@@ -70,14 +70,14 @@ def create(admin: ClusterAdmin, topic: str) -> None:
         time.sleep(0.05)
 
 
-def measured(count: int, work: Callable[[], None]) -> Cost:
+def measured(count: int, work: Callable[[], None]) -> DriverCost:
     began, cpu = time.monotonic(), time.process_time()
     work()
     used, passed = time.process_time() - cpu, time.monotonic() - began
-    return Cost(used / count * 1e6, count / passed)
+    return DriverCost(used / count * 1e6, count / passed)
 
 
-def produce(driver: KafkaDriver, connection: KafkaConnection, topic: str, size: int, count: int) -> Cost:
+def produce(driver: KafkaDriver, connection: KafkaConnection, topic: str, size: int, count: int) -> DriverCost:
     producer = driver.producer(connection, ProducerOptions(pending_bytes_max=1 << 30))
     producer.partitions(topic)
     batches = [_batch(topic, number, size) for number in range(PARTITIONS)]
@@ -110,7 +110,7 @@ def _batch(topic: str, partition: int, size: int) -> OutgoingRecords:
     return OutgoingRecords([topic] * BATCH, [partition] * BATCH, [NOW] * BATCH, keys, values, headers)
 
 
-def consume(driver: KafkaDriver, connection: KafkaConnection, topic: str, count: int) -> Cost:
+def consume(driver: KafkaDriver, connection: KafkaConnection, topic: str, count: int) -> DriverCost:
     reader = driver.reader(connection, ReaderOptions())
     reader.assign({Partition(topic, number): 0 for number in range(PARTITIONS)})
 
@@ -124,11 +124,11 @@ def consume(driver: KafkaDriver, connection: KafkaConnection, topic: str, count:
     return cost
 
 
-def produce_by_java(folder: Path, bootstrap: str, topic: str, size: int, count: int) -> Cost:
+def produce_by_java(folder: Path, bootstrap: str, topic: str, size: int, count: int) -> DriverCost:
     """Without headers. The start of the virtual machine is measured alone and subtracted."""
     start_s, _ = _java(folder, bootstrap, topic, size, 1)
     used_s, passed_s = _java(folder, bootstrap, topic, size, count)
-    return Cost((used_s - start_s) / count * 1e6, count / passed_s)
+    return DriverCost((used_s - start_s) / count * 1e6, count / passed_s)
 
 
 def _java(folder: Path, bootstrap: str, topic: str, size: int, count: int) -> tuple[float, float]:
@@ -141,9 +141,9 @@ def _java(folder: Path, bootstrap: str, topic: str, size: int, count: int) -> tu
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, time.monotonic() - began
 
 
-def run(records: int, rounds: int, say: Callable[[str], None]) -> dict[tuple[str, str, int], list[Cost]]:
+def run(records: int, rounds: int, say: Callable[[str], None]) -> dict[tuple[str, str, int], list[DriverCost]]:
     """Costs by driver, direction and size."""
-    costs: dict[tuple[str, str, int], list[Cost]] = {}
+    costs: dict[tuple[str, str, int], list[DriverCost]] = {}
     with broker() as (folder, bootstrap):
         connection = KafkaConnection("bench", (bootstrap,), connect_timeout_s=60.0)
         drivers = [open_driver(name) for name in installed()]
