@@ -56,7 +56,7 @@ class World:
     def at(self, at_ms: int, call: Callable[[], None]) -> None:
         """Schedule `call()` at a time of the world."""
         self._added += 1
-        heappush(self._heap, (max(at_ms, self.now_ms), self._added, call))
+        heappush(self._heap, (at_ms if at_ms > self.now_ms else self.now_ms, self._added, call))
 
     def after(self, delay_ms: int, call: Callable[[], None]) -> None:
         """Schedule `call()` after a delay."""
@@ -65,9 +65,11 @@ class World:
     def run(self, for_ms: int) -> None:
         """Run the events of this span of time."""
         until_ms = self.now_ms + for_ms
-        while self._heap and self._heap[0][0] <= until_ms:
-            at_ms, _, call = heappop(self._heap)
-            self.now_ms = max(self.now_ms, at_ms)  # a call may have blocked the loop
+        heap = self._heap
+        while heap and heap[0][0] <= until_ms:
+            at_ms, _, call = heappop(heap)
+            if at_ms > self.now_ms:  # else a call has blocked the loop
+                self.now_ms = at_ms
             self.events += 1
             self.paused_ms = 0
             call()

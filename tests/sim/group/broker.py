@@ -156,7 +156,7 @@ class Broker(Process):
             self.cluster.checks.turn(self)
 
     def _tick(self) -> None:
-        self.later(TICK_MS, self._tick)
+        self.later(self.cluster.scenario.tick_ms, self._tick)
         if self.core is not None:
             self.core.tick()
 

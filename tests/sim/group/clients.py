@@ -148,6 +148,7 @@ class GroupPuller(GroupClient):
         super().__init__(cluster, name)
         self._hashes = {topic_hash(topic): topic for topic, _ in TOPICS}
         self._retry = retry
+        self._pause_ms = 2 * cluster.scenario.pause_ms
         self.world.after(self.random.randint(0, 100), lambda: self._pull([]))
 
     def calm(self) -> None:
@@ -176,7 +177,7 @@ class GroupPuller(GroupClient):
         for record in records_of(self._hashes, pieces):
             self.ledger.delivers(record.place, record.message, record.attempt, self.proxy.queued_ms)
             following.append((record.place, self._verdict(record)))
-        self.world.after(self.random.randint(1, 60), lambda: self._pull(following))
+        self.world.after(self.random.randint(1, self._pause_ms), lambda: self._pull(following))
 
     def _verdict(self, record: Record) -> AckRange:
         if self.random.random() < self._retry:
@@ -218,7 +219,7 @@ class GroupReader(GroupClient):
 
     def _on_answer(self, asked: list[ReadPosition], broker: str, code: int, payload: bytes) -> None:
         """The answer of a broker that was chosen by chance, or of the master, which has no name then."""
-        self.world.after(self.random.randint(20, 60), self._read)
+        self.world.after(self.random.randint(20, 20 + self.cluster.scenario.pause_ms), self._read)
         if code != layout.OK:
             return
         answer = ReadAnswer.decode(payload)

@@ -9,6 +9,7 @@ from tests.sim.group.scenario import GroupScenario
 from tests.sim.scenario import Fault
 
 NAMES = "abc"
+CLASSES = "memory", "fsync", "replicated", "everywhere"
 CONTROLLERS = ("c1", "c2")
 ROLES = ("master", "master", "slave", "a", "b", "c")
 ENDS = (("kill", 5), ("kill_in_call", 3), ("stop", 1), ("kill_all", 1))
@@ -30,14 +31,14 @@ THEME_SHARE = SWITCHES_SHARE = 0.1
 def draw(seed: int) -> GroupScenario:
     """The scenario of a seed.
 
-    Every thirtieth is long, every twentieth is of power cuts while segments become full, and in every fourth slaves are
+    Every sixtieth is long, every twentieth is of power cuts while segments become full, and in every fourth slaves are
     read from.
     """
     random = Random(f"group {seed}")
     if seed % 20 == 3:
         return _rolls(random, seed)
-    is_long = seed % 30 == 29
-    length_ms = random.randint(8_000, 15_000) if is_long else random.randint(1_000, 3_500)
+    is_long = seed % 60 == 29
+    length_ms = random.randint(8_000, 15_000) if is_long else random.randint(800, 2_800)
     brokers, controllers = random.choice((2, 2, 3)), random.choice((1, 2))
     # Without power cuts every class of message has to be kept, so most runs have none.
     families = [name for name in FAMILIES if name != "cuts"] + ["ends", "network", "pauses"]
@@ -55,11 +56,16 @@ def draw(seed: int) -> GroupScenario:
     scenario = GroupScenario(
         seed, length_ms, brokers, controllers, tuple(sorted(faults, key=lambda each: each.at_ms)),
         tuple(random.randint(-drift, drift) for _ in range(5)), random.choice((0, 2_000, 2_000)),
-        timers=random.random() < 0.6 and not steps, pause_ms=random.choice((30, 60, 120)), bytes_max=random.choice((30, 300, 2_000)),
+        timers=random.random() < 0.6 and not steps, pause_ms=random.choice((30, 90, 240)), tick_ms=random.choice((20, 40, 60)), bytes_max=random.choice((30, 300, 2_000)),
         retry=random.choice((0.0, 0.1)), threads=random.random() < 0.9, log=log,
-        node={"tick_ms": 50, "progress_ms": 200}, slave_reads=seed % 4 == 2,
+        node={"tick_ms": 50, "progress_ms": 200}, slave_reads=seed % 4 == 2, topics=_topics(random),
     )  # fmt: skip
     return replace(scenario, faults=tuple(sorted([*faults, *_switches(seed, length_ms)], key=lambda each: each.at_ms)))
+
+
+def _topics(random: Random) -> tuple[str, ...]:
+    """All durability classes in half of the seeds, else two of them."""
+    return CLASSES if random.random() < 0.5 else tuple(sorted(random.sample(CLASSES, 2), key=CLASSES.index))
 
 
 def _switches(seed: int, length_ms: int) -> list[Fault]:

@@ -10,6 +10,7 @@ connection.
 import zlib
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.link import layout
@@ -44,6 +45,7 @@ class End:
         self.on_closed: Callable[[], None] = lambda: None
         self.under_way: deque[tuple[int, bytes]] = deque()  # to this end
         self.due_ms = 0
+        self.arrive = partial(network.arrive, self)
         self.queued_ms: dict[int, int] = {}  # of a broker: when answers were made, by request id
         self.is_kept = False  # a cut keeps what is under way to this end
 
@@ -116,15 +118,17 @@ class Network:
 
     def transmit(self, source: End, frames: bytes) -> None:
         """Bring frames to the other end."""
-        target = source.other
-        target.due_ms = max(target.due_ms, self.world.now_ms + self._latency_ms())
+        target, world = source.other, self.world
+        due_ms = world.now_ms + self._latency_ms()
+        if due_ms > target.due_ms:
+            target.due_ms = due_ms
         target.under_way.append((target.due_ms, frames))
-        self.world.at(target.due_ms, lambda: self._arrive(target))
+        world.at(target.due_ms, target.arrive)
 
     def _latency_ms(self) -> int:
-        return self.random.randint(0, self.slow_ms)
+        return int(self.random.random() * (self.slow_ms + 1))
 
-    def _arrive(self, target: End) -> None:
+    def arrive(self, target: End) -> None:
         """Deliver what is due; each item has its own call, which may find that an earlier one has taken it."""
         while target.under_way and target.under_way[0][0] <= self.world.now_ms:
             if not target.is_open or not target.process.has_power:
@@ -172,7 +176,7 @@ class Network:
     def _resume(self, end: End) -> None:
         end.due_ms = max(end.due_ms, self.world.now_ms + self.random.randint(0, AGAIN_MS_MAX))
         end.under_way = deque((end.due_ms, frames) for _, frames in end.under_way)
-        self.world.at(end.due_ms, lambda: self._arrive(end))
+        self.world.at(end.due_ms, end.arrive)
 
     def cut(self, pairs: list[tuple[str, str]]) -> None:
         """Begin cuts."""

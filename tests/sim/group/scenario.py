@@ -15,6 +15,8 @@ class GroupScenario:
         drifts_ppm: of the machines' clocks: brokers from the front, controllers from the back.
         session_ms: longest time after which the coordination drops the session of a process that has ended.
         topics: durability classes that are used.
+        pause_ms: average time between two sends of a client; pulls and reads come as often.
+        tick_ms: time between two ticks of a broker, which a busy loop makes late.
         retry: share of the deliveries that the group gives back.
         slave_reads: the reader by position asks slaves, too.
         log, node: settings.
@@ -30,6 +32,7 @@ class GroupScenario:
     topics: tuple[str, ...] = ("memory", "fsync", "replicated", "everywhere")
     timers: bool = True
     pause_ms: int = 60
+    tick_ms: int = 20
     bytes_max: int = 300
     retry: float = 0.0
     slave_reads: bool = False
