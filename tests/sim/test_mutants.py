@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sim.group.mutations import GROUP_MUTANTS, RARELY_CAUGHT
+from tests.sim.group.mutations import GROUP_MUTANTS
 from tests.sim.mutations import MUTANTS
 
 ROOT = Path(__file__).parents[2]
@@ -23,11 +23,6 @@ def test_there_are_enough_of_them_and_their_names_differ():
         assert len({mutant.name for mutant in table}) == len(table) >= 30
 
 
-def test_at_least_thirty_of_the_groups_are_caught_as_a_rule():
-    names = {mutant.name for mutant in GROUP_MUTANTS}
-    assert names >= RARELY_CAUGHT and len(names - RARELY_CAUGHT) >= 30
-
-
 @pytest.mark.parametrize(
     ("suite", "name"),
     [
@@ -35,6 +30,7 @@ def test_at_least_thirty_of_the_groups_are_caught_as_a_rule():
         ("group", "confirms what only the master has"),
         ("group", "a lane sends again as if for the first time"),
         ("group", "a cut log is not cut"),
+        ("group", "a slave shows what is not confirmed"),
     ],
 )
 def test_a_seeded_bug_is_caught(suite, name):

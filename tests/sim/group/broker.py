@@ -35,6 +35,16 @@ RESTART_MS = 200
 """Pause of the supervisor before it starts an ended process again."""
 
 
+class WatchedCore(BrokerCore):
+    """Its cuts are checked."""
+
+    _host: "Broker"
+
+    def cut_log(self, position: int) -> None:
+        self._host.cluster.checks.invariants.cuts(self._host, position)
+        super().cut_log(position)
+
+
 class Broker(Process):
     """One broker with its machine.
 
@@ -92,7 +102,7 @@ class Broker(Process):
             sync_failed=is_marked(env, f"{DIRECTORY}/log"),
         )  # fmt: skip
         self.coordination = self.cluster.coordination_of(self)
-        self.core = BrokerCore(
+        self.core = WatchedCore(
             self.name, GROUP, self, incarnations, self.coordination, keys=KEYS, can_begin=self.cluster.is_first(self)
         )
         self.served = self.core.standby

@@ -11,6 +11,7 @@ from engine.broker.life import BrokerLife
 from engine.errors import CorruptionError
 from engine.log.format import split_records
 from tests.sim.group.broker import DIRECTORY, GROUP, Broker
+from tests.sim.group.invariants import Invariants
 from tests.sim.group.ledger import Place
 from tests.sim.history import Broken
 
@@ -30,6 +31,7 @@ class Checks:
 
     def __init__(self, cluster: "Cluster") -> None:
         self._cluster = cluster
+        self.invariants = Invariants(cluster)
         self.confirmed = 0
         self.confirmers: dict[int, tuple[str, int]] = {}
         self.states: dict[tuple[str, str], int] = {}
@@ -43,7 +45,10 @@ class Checks:
     def turn(self, broker: Broker) -> None:
         """A broker's turn has ended."""
         life = None if broker.core is None else broker.core.life
-        if life is None or life.lead_at is None:
+        if life is None:
+            return
+        self.invariants.turn(broker, life)
+        if life.lead_at is None:
             return
         epoch = life.group.epoch
         if self._epochs.get(life, 0) != epoch:
@@ -57,6 +62,7 @@ class Checks:
     def _begins(self, broker: Broker, life: BrokerLife, epoch: int) -> None:
         self._cluster.world.note(broker.name, "leads", epoch, life.store.end_position)
         self._cluster.faulted.ends_ms.append(self._cluster.world.now_ms)
+        self.invariants.begins(broker, life)
         start = max((each.start for each in life.store.epochs.history().starts if each.epoch == epoch), default=0)
         if start < self.confirmed and not self._cluster.faulted.cut:
             raise Broken(f"broker {broker.name} begins epoch {epoch} at {start}, and {self.confirmed} was confirmed")
@@ -68,6 +74,7 @@ class Checks:
         if first != own:
             raise Broken(f"epoch {epoch}: brokers {first[0]} and {own[0]} both confirm")
         self.confirmed = max(self.confirmed, position)
+        self.invariants.confirms(broker, life, position)
         if position > life.store.end_position:
             raise Broken(f"broker {broker.name} confirms {position}, and its log ends at {life.store.end_position}")
         found = self._cluster.server.record(GROUP)
@@ -79,8 +86,9 @@ class Checks:
             if end < position:
                 raise Broken(f"epoch {epoch}: broker {broker.name} confirms {position}, and {name}, in sync, has {end}")
 
-    def leaves(self, broker: Broker, role: str, op: int, code: int) -> None:
+    def leaves(self, broker: Broker, op: int, code: int, payload: bytes) -> None:
         """A frame leaves a broker."""
+        self.invariants.leaves(broker, op, code, payload)
 
     def power_cut(self, broker: Broker) -> None:
         """A machine has lost power."""
@@ -95,6 +103,7 @@ class Checks:
         found = self._cluster.server.record(GROUP)
         if found is None:
             return
+        self.invariants.record_changed(found.version, found.record)
         edge = self._state, found.record.state.value
         self.states[edge] = self.states.get(edge, 0) + 1
         self._state = found.record.state.value

@@ -40,7 +40,7 @@ class LinkPeer:
     def release(self, position: int) -> None:
         while self._held and self.queued - len(self._held) < position and not self.closed:
             op, request_id, code, payload = self._held.popleft()
-            self._broker.cluster.checks.leaves(self._broker, self.peer_state.role, op, code)
+            self._broker.cluster.checks.leaves(self._broker, op, code, payload)
             self._end.send(framed(op, request_id, code, payload))
 
     def trust(self) -> None:

@@ -19,6 +19,8 @@ class GroupScenario:
         tick_ms: time between two ticks of a broker, which a busy loop makes late.
         retry: share of the deliveries that the group gives back.
         slave_reads: the reader by position asks slaves, too.
+        stall_ms: longest time for which a send may wait at the end of the faults; 0: any.
+        still_ms: time at the end in which nobody asks for anything, and the group has to stay as it is.
         log, node: settings.
     """
 
@@ -36,6 +38,8 @@ class GroupScenario:
     bytes_max: int = 300
     retry: float = 0.0
     slave_reads: bool = False
+    stall_ms: int = 0
+    still_ms: int = 0
     threads: bool = True
     log: dict[str, Any] = field(default_factory=dict)
     node: dict[str, int] = field(default_factory=dict)

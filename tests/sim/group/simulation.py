@@ -4,6 +4,7 @@ import logging
 from typing import NamedTuple
 
 from common.limited_log import LimitedLog
+from tests.sim.group.broker import GROUP
 from tests.sim.group.clients import GroupPuller, GroupReader
 from tests.sim.group.cluster import Cluster
 from tests.sim.group.injection import GroupInjection
@@ -65,6 +66,12 @@ class GroupSimulation:
         for fault in self.scenario.faults:
             self.world.at(began_ms + fault.at_ms, lambda fault=fault: self.injection.begin(fault))  # type: ignore[misc]
         self.world.run(self.scenario.length_ms)
+        latest_ms = self.world.now_ms - self.scenario.stall_ms
+        waits = [
+            each for each in self.cluster.ledger.sent.values() if each.state == "open" and each.asked_ms < latest_ms
+        ]
+        if self.scenario.stall_ms and waits:
+            raise Broken(f"{waits[0].name}: waits for longer than {self.scenario.stall_ms} ms while a slave is away")
 
     def _heal(self) -> None:
         self.world.note("heal")
@@ -92,6 +99,7 @@ class GroupSimulation:
             self.world.run(STEP_MS)
         if missing:
             raise Broken(f"after all was quiet: {missing}")
+        self._stand_still()
         self.cluster.checks.check_equal()
         master = self.cluster.master()
         assert master is not None
@@ -101,6 +109,12 @@ class GroupSimulation:
         for name, broker in self.cluster.brokers.items():
             if broker is not master and self.cluster.checks.messages(broker) != found:
                 raise Broken(f"the queues of {name} and {master.name} differ")
+
+    def _stand_still(self) -> None:
+        before = self.cluster.server.record(GROUP)
+        self.world.run(self.scenario.still_ms)
+        if (found := self.cluster.server.record(GROUP)) != before:
+            raise Broken(f"nothing happens, and the record changes: {found and found.record.reason}")
 
 
 def simulate_group(scenario: GroupScenario, keep_lines: bool = False) -> GroupOutcome:

@@ -1,0 +1,158 @@
+"""What holds inside the brokers, checked where it can first break: before any client could see it.
+
+A promise to clients is often broken only by a second fault at the right time. These are the reasons for which it holds, as
+0030 and 0031 state them. They are judged by what machines have on their disks and by what processes had, not by what the
+brokers say of themselves.
+"""
+
+from typing import TYPE_CHECKING
+
+from common.cluster.group_record import GroupRecord
+from engine.broker.life import BrokerLife
+from engine.link import layout
+from engine.link.read import ReadAnswer
+from engine.log.format import BATCH_HEADER_SIZE
+from tests.sim.group.broker import GROUP, Broker
+from tests.sim.group.ledger import NAME
+from tests.sim.history import Broken
+
+if TYPE_CHECKING:
+    from tests.sim.group.cluster import Cluster
+
+Member = tuple[str, int]
+"""Name and incarnation."""
+
+
+class Invariants:
+    """
+    Attributes:
+        stored: by process, the greatest end and durable position that its log ever had.
+    """
+
+    def __init__(self, cluster: "Cluster") -> None:
+        self._cluster = cluster
+        self.stored: dict[Member, tuple[int, int]] = {}
+        self._records: dict[int, GroupRecord] = {}
+        self._newest: GroupRecord | None = None
+        self._settles_at: dict[BrokerLife, int] = {}
+        self._synced: dict[BrokerLife, int] = {}
+        self._told = 0
+
+    def turn(self, broker: Broker, life: BrokerLife) -> None:
+        """A broker's turn has ended."""
+        assert broker.core is not None
+        own, ends = (
+            (broker.name, broker.core.incarnations.present),
+            (life.appender.end_position, life.durability.durable_position),
+        )
+        known = self.stored.get(own)
+        if known is None:
+            self.stored[own] = ends
+        elif ends[0] > known[0] or ends[1] > known[1]:
+            self.stored[own] = max(ends[0], known[0]), max(ends[1], known[1])
+        if life.lead_at is not None:
+            self._told = max(self._told, life.group.confirmed.memory)
+
+    def begins(self, broker: Broker, life: BrokerLife) -> None:
+        """A broker leads in a new epoch. Its log is whole: a hole would be taken from those that follow it."""
+        self._settles_at[life] = life.store.end_position
+        if life.group.torn_at is not None:
+            raise Broken(f"broker {broker.name} leads with a log that is torn at {life.group.torn_at}")
+
+    def confirms(self, broker: Broker, life: BrokerLife, position: int) -> None:
+        """A master shows what is below the position.
+
+        Each process that its record names has had it; what counts as synced everywhere is on the disk of each. A lone
+        master has first synced what it began with.
+        """
+        record = self._records[life.group.version]
+        synced = life.group.confirmed.replicated_fsync
+        if len(record.in_sync) == 1 and life.store.durable_position < self._settles_at[life]:
+            raise Broken(f"broker {broker.name}, alone, confirms {position} before it has synced what it began with")
+        has_grown = synced > self._synced.get(life, 0)
+        self._synced[life] = synced
+        for member in record.in_sync.items():
+            end, durable = self.stored.get(member, (0, 0))
+            if end < position and member[0] != broker.name:
+                raise Broken(f"broker {broker.name} confirms {position}, and the process {member} never had it: {end}")
+            if has_grown and durable < synced and member[0] != broker.name:
+                raise Broken(f"broker {broker.name} counts {synced} as synced, and the process {member} has {durable}")
+
+    def record_changed(self, version: int, record: GroupRecord) -> None:
+        """The group has another record: who joins has on its disk what counts as synced, and the best log leads."""
+        before, self._newest = self._newest, record
+        self._records[version] = record
+        for member in record.in_sync.items():
+            durable = self.stored.get(member, (0, 0))[1]
+            if before is not None and member in before.joining.items() and durable < record.floor.position:
+                raise Broken(f"the process {member} joins, and its disk has {durable} of {record.floor.position}")
+        if "reaches furthest" in record.reason:
+            self._is_furthest(record)
+
+    def _is_furthest(self, record: GroupRecord) -> None:
+        chosen = self._cluster.brokers[record.master]
+        life = None if chosen.core is None else chosen.core.life
+        if life is None or chosen.core is None or chosen.core.incarnations.present != record.in_sync[record.master]:
+            return
+        point = _whole_to(life)
+        for name in record.before:
+            core = self._cluster.brokers[name].core
+            other = None if core is None else core.life
+            if other is not None and other.store.log_id == life.store.log_id and _whole_to(other) > point:
+                raise Broken(
+                    f"broker {chosen.name} is chosen, whole up to {point}, and {name} is up to {_whole_to(other)}"
+                )
+
+    def leaves(self, broker: Broker, op: int, code: int, payload: bytes) -> None:
+        """A frame leaves a broker: a slave shows nothing that no master has confirmed."""
+        life = None if broker.core is None else broker.core.life
+        if op != layout.READ or code != layout.OK or life is None or life.lead_at is not None:
+            return
+        topics = {topic.name: topic.id for topic in life.store.topics()}
+        index = life.appender.index
+        for piece in ReadAnswer.decode(payload).pieces():
+            found = NAME.search(piece.records)
+            if found is None:
+                continue
+            at = index.locate(topics[found[1].decode()], piece.queue, piece.first_offset + piece.count - 1)
+            if at is not None and index.base + at >= self._told:
+                raise Broken(
+                    f"slave {broker.name} shows {found[2].decode()} at {index.base + at}; confirmed is {self._told}"
+                )
+
+    def cuts(self, broker: Broker, position: int) -> None:
+        """A broker cuts its log to follow: there, its master has something else, or nothing."""
+        assert broker.core is not None and broker.core.group is not None
+        master = self._cluster.brokers.get(broker.core.group.master)
+        if master is None or master is broker or master.core is None or master.core.life is None:
+            return
+        end = min(broker.core.life.store.end_position, master.core.life.store.end_position)  # type: ignore[union-attr]
+        size = int.from_bytes(_bytes_at(broker, position, BATCH_HEADER_SIZE)[4:8], "little")
+        own, other = _bytes_at(broker, position, size), _bytes_at(master, position, size)
+        if size and position + size <= end and own == other:
+            raise Broken(f"broker {broker.name} cuts its log at {position}, where {master.name} has the same")
+
+    def version(self) -> int:
+        """Of the newest record."""
+        found = self._cluster.server.record(GROUP)
+        return 0 if found is None else found.version
+
+
+def _whole_to(life: BrokerLife) -> tuple[int, int]:
+    """How far a log reaches without a hole."""
+    history, end = life.store.epochs.history(), life.store.end_position
+    if life.group.torn_at is not None:
+        end = life.group.torn_at
+        history.cut(end)
+    return history.point(end)
+
+
+def _bytes_at(broker: Broker, position: int, size: int) -> bytes:
+    """Bytes of the log, within one segment."""
+    files = {
+        int(path.rpartition("/")[2][:-4]): file
+        for path, file in broker.env.files.items()
+        if path.startswith(f"{broker.directory}/log/") and path.endswith(".seg")
+    }
+    base = max((base for base in files if base <= position), default=None)
+    return b"" if base is None else bytes(files[base].seen[position - base : position - base + size])
