@@ -95,8 +95,6 @@ class BrokerCore:
         """For the controllers."""
         if self.life is not None:
             report = self.life.group.report(self._clock.monotonic_ms())
-            if not (self.repairs.damaged or self.repairs.bytes):
-                return report  # as nearly always, at each tick
             return replace(report, damaged=self.repairs.damaged, repaired_bytes=self.repairs.bytes)
         numbers = self.incarnations
         continues = numbers.continues | {numbers.present}

@@ -86,9 +86,9 @@ class Checks:
             if end < position:
                 raise Broken(f"epoch {epoch}: broker {broker.name} confirms {position}, and {name}, in sync, has {end}")
 
-    def leaves(self, broker: Broker, op: int, code: int, payload: bytes) -> None:
-        """A frame leaves a broker."""
-        self.invariants.leaves(broker, op, code, payload)
+    def leaves(self, broker: Broker, op: int, code: int, payload: bytes, end: int) -> None:
+        """A frame leaves a broker. `end`: of the log when it was made, if it is held; else 0."""
+        self.invariants.leaves(broker, op, code, payload, end)
 
     def power_cut(self, broker: Broker) -> None:
         """A machine has lost power."""

@@ -103,9 +103,14 @@ class Invariants:
                     f"broker {chosen.name} is chosen, whole up to {point}, and {name} is up to {_whole_to(other)}"
                 )
 
-    def leaves(self, broker: Broker, op: int, code: int, payload: bytes) -> None:
-        """A frame leaves a broker: a slave shows nothing that no master has confirmed."""
+    def leaves(self, broker: Broker, op: int, code: int, payload: bytes, end: int) -> None:
+        """A frame leaves a broker: of a master, once all is confirmed that its log had when the frame was made (`end`).
+
+        A slave shows nothing that no master has confirmed.
+        """
         life = None if broker.core is None else broker.core.life
+        if life is not None and life.lead_at is not None and end > life.group.confirmed.memory:
+            raise Broken(f"broker {broker.name} answers {op} of {end}; confirmed is {life.group.confirmed.memory}")
         if op != layout.READ or code != layout.OK or life is None or life.lead_at is not None:
             return
         topics = {topic.name: topic.id for topic in life.store.topics()}

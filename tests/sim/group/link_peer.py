@@ -18,7 +18,7 @@ class LinkPeer:
         self._broker, self._end, self._node = broker, end, broker.served
         self.closed = False
         self.queued = 0
-        self._held: deque[tuple[int, int, int, bytes]] = deque()
+        self._held: deque[tuple[int, int, int, bytes, int]] = deque()
         self._hold: OutputHold | None = None
         end.on_frame, end.on_closed = self._on_frame, self._on_end
         self.peer_state = self._node.on_connected(self)
@@ -32,15 +32,17 @@ class LinkPeer:
         if self.closed:
             return
         self.queued += 1
-        self._held.append((op, request_id, code, b"".join(parts)))
+        life = None if self._hold is None or self._broker.core is None else self._broker.core.life
+        end = 0 if life is None else life.appender.end_position
+        self._held.append((op, request_id, code, b"".join(parts), end))
         self._end.queued_ms[request_id] = self._broker.world.now_ms
         if self._hold is None or self._hold.note(self, self.queued):
             self.release(self.queued)
 
     def release(self, position: int) -> None:
         while self._held and self.queued - len(self._held) < position and not self.closed:
-            op, request_id, code, payload = self._held.popleft()
-            self._broker.cluster.checks.leaves(self._broker, op, code, payload)
+            op, request_id, code, payload, end = self._held.popleft()
+            self._broker.cluster.checks.leaves(self._broker, op, code, payload, end)
             self._end.send(framed(op, request_id, code, payload))
 
     def trust(self) -> None:
