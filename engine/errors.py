@@ -17,6 +17,7 @@ EngineError
     ├── OffsetOutOfRangeError   below the first or above the end offset
     ├── UnreadableError    the disk cannot read it now; the same request may work later
     ├── NotMasterError     another broker's log is followed
+    ├── SourceMovedError   a queue's copied records come from another source
     ├── EpochOrderError    an epoch does not follow the log's last one
     └── ClosedError        the log is closed
 
@@ -147,6 +148,12 @@ class NotMasterError(LogError):
     """This broker is not the master of its group, so nothing of its own is appended."""
 
     code = 211
+
+
+class SourceMovedError(LogError):
+    """The queue's source is another one than the caller believes. Nothing was changed; ask for its state."""
+
+    code = 214
 
 
 class EpochOrderError(LogError):

@@ -15,7 +15,8 @@ from consumer_proxy.pull._reply_fields cimport REPLY_FIELDS_SIZE, ReplyKey, put_
 from consumer_proxy.pull._skip cimport be32, le16, le32, le64, put_be32, put_be64, skip_value
 
 from engine.link.constants cimport (
-    ASSIGNED_ID_SIZE, PIECE_SIZE, RECEIPT_SIZE, RECORD_HAS_ID, RECORD_HAS_TRAILER, RECORD_HEAD_SIZE, REPLY_TOKEN_SIZE, TOKEN_SIZE,
+    ASSIGNED_ID_SIZE, PIECE_SIZE, RECEIPT_SIZE, RECORD_HAS_ID, RECORD_HAS_SOURCE_OFFSET,
+    RECORD_HAS_TRAILER, RECORD_HEAD_SIZE, REPLY_TOKEN_SIZE, SOURCE_OFFSET_SIZE, TOKEN_SIZE,
 )
 
 from consumer_proxy.pull.reply_format import ACK_SENTENCES, ACK_SENTENCES_MAX
@@ -120,6 +121,10 @@ cdef const unsigned char* read_record(const unsigned char* p, const unsigned cha
     record.assigned = p[0] & RECORD_HAS_ID
     record.id = p + 1
     record.request = NULL
+    if p[0] & RECORD_HAS_SOURCE_OFFSET:
+        if size < 1 + SOURCE_OFFSET_SIZE:
+            return NULL
+        size -= SOURCE_OFFSET_SIZE
     if p[0] & RECORD_HAS_TRAILER:
         if size < 1 + REPLY_TOKEN_SIZE:
             return NULL

@@ -14,6 +14,9 @@ BATCH_HEADER_SIZE = 48
 CHECK_IDS = BATCH_CHECK_IDS = 1
 """Flag of a batch of one message: DUPLICATE if the topic has had its id within the header's window, in ms."""
 
+COPIED = BATCH_COPIED = 2
+"""Flag of a batch of copied records; the header's id window is the number of their source (docs/design/0036-copied-batches.md)."""
+
 _KIND_MESSAGES = 0
 
 
@@ -24,5 +27,15 @@ def encode_batch(topic_id: int, queue: int, records: Sequence[bytes], id_window_
     flags = CHECK_IDS if id_window_ms else 0
     head = BATCH_HEADER.pack(
         0, size, BATCH_MAGIC, _KIND_MESSAGES, flags, 0, topic_id, queue, len(records), id_window_ms, 0, 0
+    )
+    return head + data + bytes(-len(data) % 8)
+
+
+def encode_copied_batch(topic_id: int, queue: int, number: int, records: Sequence[bytes]) -> bytes:
+    """Encode one batch of records with their source offsets, padded to a multiple of 8. `number`: of their source."""
+    data = b"".join(records)
+    size = BATCH_HEADER_SIZE + len(data)
+    head = BATCH_HEADER.pack(
+        0, size, BATCH_MAGIC, _KIND_MESSAGES, COPIED, 0, topic_id, queue, len(records), number, 0, 0
     )
     return head + data + bytes(-len(data) % 8)

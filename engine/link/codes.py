@@ -22,6 +22,9 @@ NOT_MASTER, STALE_EPOCH = 211, 212
 """On the link only: this broker is not the master of its group; the sender's epoch is over."""
 AT_SLAVE = 213
 """Of a READ, on the link only: nothing is read, because the sender can have it from a slave."""
+SOURCE_MOVED = 214
+"""Of a COPY or SOURCE_ACCEPT, on the link only: not stored, because the queue expects another source or offset, which is
+told."""
 UNAVAILABLE = 203
 DISK_FULL = 205
 TIMEOUT = 300

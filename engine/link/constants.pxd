@@ -18,6 +18,9 @@ cdef enum:
     OP_TOPIC = 11
     OP_CLAIM = 12
     OP_RESEND = 13
+    OP_COPY = 14
+    OP_SOURCE_STATE = 15
+    OP_SOURCE_ACCEPT = 16
     OP_PULL = 20
     OP_READ = 21
     OP_CANCEL = 22
@@ -54,6 +57,7 @@ cdef enum:
     CODE_CLAIMED = 210
     CODE_NOT_MASTER = 211
     CODE_STALE_EPOCH = 212
+    CODE_SOURCE_MOVED = 214
     CODE_UNAVAILABLE = 203
     CODE_DISK_FULL = 205
     CODE_TIMEOUT = 300
@@ -69,11 +73,14 @@ cdef enum:
     # stored batches and records
     BATCH_MAGIC = 0x5042
     BATCH_HEADER_SIZE = 48
-    BATCH_CHECK_IDS = 1               # flag of a batch
+    BATCH_CHECK_IDS = 1               # flags of a batch
+    BATCH_COPIED = 2
     CLAIM_QUEUE = 0x40000000          # queues of claims begin here
     RECORD_HEAD_SIZE = 5              # u32 size, u8 flags
     RECORD_HAS_ID = 1                 # flags of a record
     RECORD_HAS_TRAILER = 2
+    RECORD_HAS_SOURCE_OFFSET = 4
+    SOURCE_OFFSET_SIZE = 8            # the trailer of a copied record
     ASSIGNED_ID_SIZE = 16
     REPLY_TOKEN_SIZE = 40             # the trailer of a request
     REPLY_BY_AT = 16                  # in it

@@ -4,6 +4,9 @@ HELLO, AUTH, APPEND, TOPIC, PULL, READ, ADMIN = 1, 2, 10, 11, 20, 21, 30
 RESEND = 13
 """An APPEND whose answer was lost: docs/design/0031-switch-over.md."""
 
+COPY, SOURCE_STATE, SOURCE_ACCEPT = 14, 15, 16
+"""Records of a foreign source, stored exactly once: docs/design/0036-copied-batches.md."""
+
 CLAIM = 12
 """The queue of an id: docs/design/0028-ids-over-broker-groups.md."""
 
