@@ -24,6 +24,8 @@ KIND_FIRED = 10
 KIND_MAX = 15
 FLAG_CHECK_IDS = 1
 """Flag of a batch: it holds one message, which is not stored when the topic received its id within the window."""
+FLAG_COPIED = 2
+"""Flag of a batch of records that were copied from a foreign source. It excludes the other flag."""
 CONTROL_TOPIC_ID = 0
 """Control batches form queues of topic id 0, with queue = kind, so indexes and offsets treat them as any other."""
 
@@ -42,7 +44,9 @@ CODE_OK, CODE_DUPLICATE, CODE_INVALID, CODE_TOO_LARGE, CODE_UNKNOWN_TOPIC, CODE_
 APPENDED = struct.Struct("<HxxIQ")
 """Result per batch: code ‖ queue (of a DUPLICATE's first copy, of a CLAIMED id, else 0) ‖ base offset."""
 
-TRAILER_SIZE = 40
+OFFSET_END = 0xFFFFFFFFFFFFFFFF
+"""Above every offset."""
+TRAILER_SIZE, SOURCE_OFFSET_SIZE = 40, 8
 _RECORD = struct.Struct("<IB")
 _TOPIC = struct.Struct("<II")
 _KEY_SIZE = struct.Struct("<H")
@@ -129,7 +133,7 @@ def whole_records(records: bytes) -> Iterator[bytes]:
 
 
 def split_records(records: bytes) -> Iterator[bytes]:
-    """Per record the bytes after its flags and id."""
+    """Per record the bytes after its flags and id, with its trailer if it has one."""
     at = 0
     while at < len(records):
         size, flags = _RECORD.unpack_from(records, at)
@@ -150,6 +154,24 @@ def count_records(batch: bytes | memoryview) -> int:
         if flags & 2 and (count or at + 4 + size != len(batch)):
             return -1
         at += 4 + size
+        count += 1
+    return count
+
+
+def count_copied(batch: bytes | memoryview) -> int:
+    """As count_records(), for a batch with the flag "copied": -1 also unless source offsets grow from record to record."""
+    at, count, last = BATCH_HEADER_SIZE, 0, -1
+    while at < len(batch):
+        if len(batch) - at < 6:
+            return -1
+        size, flags = _RECORD.unpack_from(batch, at)
+        if size > len(batch) - at - 4 or flags & ~1 != 4 or size < 2 + 16 * (flags & 1) + SOURCE_OFFSET_SIZE:
+            return -1
+        at += 4 + size
+        offset = int.from_bytes(batch[at - SOURCE_OFFSET_SIZE : at], "little")
+        if not last < offset < OFFSET_END:
+            return -1
+        last = offset
         count += 1
     return count
 

@@ -143,7 +143,7 @@ class Log:
         self.reader = LogReader(queues, self.start_offsets, self.writer.appender, self.cold)
         self._forgetter = TopicForgetter(
             view, self.writer.catalogue, self.writer.creator, self.segments, queues, self.start_offsets, self.retentions,
-            self.writer.durability,
+            self.writer.durability, self.writer.copied,
         )  # fmt: skip
         self._compose_upkeep(env, directory, config, queues, batches)
         self.for_timers = TimerLog(
@@ -193,7 +193,7 @@ class Log:
         )  # fmt: skip
         self.create_topics, self.forget_topic = self.growth.create_topics, self.growth.forget_topic
         self.end_if_empty = self._forgetter.end_if_empty
-        self.epochs, self.refusal = writer.epochs, writer.refusal
+        self.epochs, self.refusal, self.copied = writer.epochs, writer.refusal, writer.copied
         self.topic, self.topic_by_id = writer.catalogue.topic, writer.catalogue.topic_by_id
         self.topics = writer.catalogue.topics
         self.put_progress, self.progress = writer.progress.put_progress, writer.progress.progress

@@ -5,10 +5,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from common.wire.names import find_names
-from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, KIND_TOPIC, padded, parse_topic, split_records
+from engine.log.format import (
+    BATCH_HEADER,
+    BATCH_HEADER_SIZE,
+    KIND_TOPIC,
+    SOURCE_OFFSET_SIZE,
+    padded,
+    parse_topic,
+    split_records,
+)
 from engine.log.offline.directory import Directory, SegmentFile
 from engine.log.segment.native import SegmentIndex
 from engine.log.segment.window_scan import Stretch, StretchKind, WindowScan
+from engine.log.write.copied_state import is_copied
 
 KINDS = ("messages", "topic", "progress", "epoch")
 Row = dict[str, Any]
@@ -59,7 +68,7 @@ def _stretch(
     at = stretch.at
     while at < stretch.end:
         fields = BATCH_HEADER.unpack_from(scan.room, at)
-        _, size, _, kind, _, epoch, topic_id, queue, count, _, first, stored_at_ms = fields
+        _, size, _, kind, _, epoch, topic_id, queue, count, number, first, stored_at_ms = fields
         if kind == KIND_TOPIC:
             _learn(directory, scan.room[at : at + size])
         name = directory.topic_name(topic_id) if topic_id else None
@@ -69,6 +78,8 @@ def _stretch(
                 "topic_id": topic_id, "queue": queue, "offset": first, "records": count, "size": size, "epoch": epoch,
                 "stored_at_ms": stored_at_ms,
             }  # fmt: skip
+            if is_copied(scan.room[at : at + BATCH_HEADER_SIZE]):
+                batch["source"] = number
             yield from _records(scan.room[at : at + size], batch, wanted) if wanted.records else (batch,)
         at += padded(size)
 
@@ -87,15 +98,22 @@ def _records(batch: bytes, of: Row, wanted: DumpQuery) -> Iterator[Row]:
     for offset in range(of["offset"], of["offset"] + of["records"]):
         size = int.from_bytes(batch[at : at + 4], "little")
         assigned = batch[at + 5 : at + 21].hex() if batch[at + 4] & 1 else None
-        payload = batch[at + (21 if assigned else 5) : at + 4 + size]
-        at += 4 + size
+        end = at + 4 + size
+        message_end = end - SOURCE_OFFSET_SIZE if "source" in of else end
+        payload = batch[at + (21 if assigned else 5) : message_end]
+        copied = {"source": of["source"], "source_offset": _u64(batch[message_end:end])} if "source" in of else {}
+        at = end
         if offset >= wanted.start:
             id_, key = find_names(payload) if of["kind"] == KINDS[0] else (None, None)
             yield {
                 "position": of["position"], "kind": of["kind"], "topic": of["topic"], "topic_id": of["topic_id"],
                 "queue": of["queue"], "offset": offset, "stored_at_ms": of["stored_at_ms"],
-                "id": assigned or _text(id_), "key": _text(key), "size": len(payload),
+                "id": assigned or _text(id_), "key": _text(key), "size": len(payload), **copied,
             }  # fmt: skip
+
+
+def _u64(data: bytes) -> int:
+    return int.from_bytes(data, "little")
 
 
 def _text(name: bytes | None) -> str | None:

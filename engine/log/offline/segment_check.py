@@ -10,6 +10,8 @@ from engine.log.format import (
     DIRECTORY_ENTRY,
     INDEX_ENTRY,
     INDEX_HEADER,
+    KIND_MESSAGES,
+    SOURCE_OFFSET_SIZE,
     count_records,
     padded,
 )
@@ -59,7 +61,7 @@ class Checked:
     lost: list[Lost] = field(default_factory=list)
     unreadable: list[int] = field(default_factory=list)
     control: list[tuple[int, bytes]] = field(default_factory=list)
-    """(address, batch) of the control batches."""
+    """(address, batch) of the control batches; of copied batches header and last source offset."""
     index_fault: str = ""
     """Fault of the index file; empty when it has none."""
     directory: SealedIndex | None = None
@@ -106,8 +108,12 @@ def _take(checked: Checked, scan: WindowScan, stretch: Stretch) -> None:
     if stretch.kind is StretchKind.GOOD:
         checked.good_bytes += stretch.end - stretch.at
         for at in stretch.control:
-            size = int.from_bytes(scan.room[at + 4 : at + 8], "little")
-            checked.control.append((at, scan.room[at : at + size]))
+            end = at + int.from_bytes(scan.room[at + 4 : at + 8], "little")
+            if scan.room[at + 10] == KIND_MESSAGES:  # copied: their records may be many
+                head = scan.room[at : at + BATCH_HEADER_SIZE]
+                checked.control.append((at, head + scan.room[end - SOURCE_OFFSET_SIZE : end]))
+            else:
+                checked.control.append((at, scan.room[at:end]))
         return
     checked.lost.append(Lost(stretch.kind, stretch.at, stretch.end, _records(scan, stretch)))
 

@@ -15,6 +15,7 @@ from engine.log.offline.directory import Directory
 from engine.log.offline.finding import DAMAGE, NOTE, VIEW, Finding
 from engine.log.segment.native import SealedIndex, crc32c
 from engine.log.view import Checkpoint, View, queue_key, queue_value
+from engine.log.write.copied_state import is_copied, state_after
 
 CHUNK = 1024
 LISTED_MAX = 20
@@ -39,7 +40,11 @@ class ViewCheck:
             self._explain()
 
     def control(self, position: int, batch: bytes) -> None:
-        """Take a control batch of the log, in order."""
+        """Take a control batch of the log, or one of copied records, in order."""
+        if is_copied(batch):
+            key, state = state_after(batch)
+            self._take_value(position, key, state.encode())
+            return
         for payload in split_records(batch[BATCH_HEADER_SIZE:]):
             if batch[10] == KIND_TOPIC:
                 self._guarded(partial(self._topic, position, payload))
@@ -104,7 +109,9 @@ class ViewCheck:
             )
 
     def _take_progress(self, position: int, payload: bytes) -> None:
-        key, value = parse_progress(payload)
+        self._take_value(position, *parse_progress(payload))
+
+    def _take_value(self, position: int, key: bytes, value: bytes) -> None:
         if self._of is not None and position < self._of[1].durable_position:
             self._progress[key] = crc32c(value)
         else:

@@ -9,7 +9,7 @@ from posix.unistd cimport pread
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
-from engine.link.constants cimport BATCH_HEADER_SIZE, BATCH_MAGIC, KIND_MAX
+from engine.link.constants cimport BATCH_COPIED, BATCH_HEADER_SIZE, BATCH_MAGIC, KIND_MAX
 from engine.log.segment._index cimport BatchHeader, EntrySource, IndexEntry, SegmentIndex, crc32c_extend, key_of
 from engine.log.segment._slice cimport Slice, cut, last_at_or_below
 
@@ -260,8 +260,8 @@ cdef class BatchReader:
         Args:
             origin: address of the buffer's first byte.
         Returns:
-            (address after the last valid batch, [address of each batch that is not MESSAGES], highest epoch, address
-            of the last valid batch or 0, its checksum).
+            (address after the last valid batch, [address of each batch that is copied or not MESSAGES], highest epoch,
+            address of the last valid batch or 0, its checksum).
         """
         return self.walk(index, index.base, buffer, at, end, origin, False)
 
@@ -297,7 +297,7 @@ cdef class BatchReader:
             if index is not None:
                 index.add(index.claim(key_of(header.topic_id, header.queue)), header.base_offset, <uint32_t>at, size,
                           header.count, header.stored_at_ms)
-            if header.kind:
+            if header.kind or header.flags & BATCH_COPIED:
                 control.append(at)
             if header.epoch > epoch:
                 epoch = header.epoch

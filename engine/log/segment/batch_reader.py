@@ -6,7 +6,7 @@ from mmap import mmap
 from google_crc32c import extend, value
 
 from engine.env.base import File
-from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, BATCH_MAGIC, KIND_MAX, padded
+from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, BATCH_MAGIC, FLAG_COPIED, KIND_MAX, padded
 from engine.log.segment.index import EntrySource, SegmentIndex
 from engine.log.segment.read_end import BELOW, DAMAGED, DONE, HOLE, UNREADABLE, ReadEnd
 from engine.log.types import RecordSlice
@@ -100,8 +100,8 @@ class BatchReader:
         """As scan() of the segment at `base`, without an index."""
         control, highest, last, last_crc = [], 0, 0, 0
         while at >= origin and (size := self.check(buffer, at - origin, end - origin, base + at)):
-            crc, _, _, kind, _, epoch = BATCH_HEADER.unpack_from(buffer, at - origin)[:6]
-            if kind:
+            crc, _, _, kind, flags, epoch = BATCH_HEADER.unpack_from(buffer, at - origin)[:6]
+            if kind or flags & FLAG_COPIED:
                 control.append(at)
             highest = max(highest, epoch)
             last, last_crc = at, crc

@@ -18,8 +18,10 @@ from engine.log.format import (
     ID_ENTRY,
     KIND_FIRED,
     KIND_MAX,
+    KIND_MESSAGES,
     KIND_TIMER,
     NOT_BEGUN,
+    SOURCE_OFFSET_SIZE,
     count_records,
     padded,
 )
@@ -61,6 +63,9 @@ class RecoveryScan:
     control: list[bytes] = field(default_factory=list)
     fired: list[tuple[int, int]] = field(default_factory=list)
     """(byte address, size) of batches of messages that had been delayed."""
+
+    copied: list[tuple[int, bytes]] = field(default_factory=list)
+    """(byte address, header and last source offset) of batches of copied records."""
 
     damage: list[SegmentDamage] = field(default_factory=list)
     headers_lost: bool = False
@@ -240,13 +245,18 @@ def report(segment: Segment, at: int, size: int, reason: str) -> SegmentDamage:
 
 
 def _sort(scan: RecoveryScan, view: mmap, addresses: list[int]) -> None:
-    """Copy control batches. Delayed messages stay in the file: the timers read them, and they may be large."""
+    """Copy control batches. Delayed messages stay in the file: the timers read them, and they may be large.
+
+    Of copied batches only header and last source offset are taken.
+    """
     for at in addresses:
-        kind = view[at + 10]
-        if kind == KIND_FIRED:
-            scan.fired.append((at, _size(view, at)))
+        kind, end = view[at + 10], at + _size(view, at)
+        if kind == KIND_MESSAGES:
+            scan.copied.append((at, view[at : at + BATCH_HEADER_SIZE] + view[end - SOURCE_OFFSET_SIZE : end]))
+        elif kind == KIND_FIRED:
+            scan.fired.append((at, end - at))
         elif kind != KIND_TIMER:
-            scan.control.append(bytes(view[at : at + _size(view, at)]))
+            scan.control.append(bytes(view[at:end]))
 
 
 def _expected(

@@ -33,7 +33,7 @@ class StretchKind(Enum):
 
 
 class Stretch(NamedTuple):
-    """Bytes of the file from `at` to before `end`. `control`: addresses of its batches that are not messages."""
+    """Bytes of the file from `at` to before `end`. `control`: addresses of its batches that are copied or no messages."""
 
     kind: StretchKind
     at: int

@@ -123,6 +123,19 @@ def take_again(view: View, segment: Segment) -> None:
         segment.sealed = None
 
 
+def note_previous_end(env: Env, state: Recovered) -> None:
+    """Complete the header of an empty active segment, whose bytes a power cut has taken: the log goes on in it.
+
+    The segment before is on the disk: the checkpoint was written at its end, and nothing before it is replayed.
+    """
+    active = state.active
+    assert active is not None
+    if active.header.previous_end == NOT_BEGUN and active.end_at == SEGMENT_HEADER_SIZE:
+        before = max((base for base in state.sealed if base < state.synced), default=active.base)
+        end_at = state.synced - before if state.synced <= active.base else END_UNKNOWN
+        replace_header(env, active, replace(active.header, previous_end=max(end_at, END_UNKNOWN)))
+
+
 def leave(env: Env, directory: str, view: View, state: Recovered, scan: RecoveryScan, segment_bytes: int) -> None:
     """Continue in the next segment, since the active one was read in part: a sealed one can be read again later.
 

@@ -13,6 +13,7 @@ from engine.log.segment.segments import LogSegments
 from engine.log.types import Topic
 from engine.log.view import View
 from engine.log.write.catalogue import TopicCatalogue, TopicCreator
+from engine.log.write.copied import CopiedQueues
 from engine.log.write.durability import Durability
 
 
@@ -21,11 +22,11 @@ class TopicForgetter:
 
     def __init__(
         self, view: View, catalogue: TopicCatalogue, creator: TopicCreator, segments: LogSegments, queues: QueueReader,
-        start_offsets: StartOffsets, retentions: TopicRetentions, durability: Durability,
+        start_offsets: StartOffsets, retentions: TopicRetentions, durability: Durability, copied: CopiedQueues,
     ) -> None:  # fmt: skip
         self._view, self._catalogue, self._creator, self._segments = view, catalogue, creator, segments
         self._queues, self._start_offsets, self._retentions = queues, start_offsets, retentions
-        self._durability = durability
+        self._durability, self._copied = durability, copied
 
     def end_if_empty(self, topic: Topic) -> int | None:
         """Sum of the end offsets of the topic's queues when it can be forgotten; else None.
@@ -55,5 +56,6 @@ class TopicForgetter:
         The caller has made sure, in the same turn of the loop, that end_if_empty() gives a number. Raises DiskFullError.
         """
         self._start_offsets.forget(topic.id)
+        self._copied.forget(topic.id)
         self._creator.forget_topic(topic)
         self._durability.when_durable(self._durability.end_position, lambda: self._view.forget_queues(topic.id))

@@ -6,7 +6,6 @@ scanned.
 """
 
 import logging
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
@@ -19,7 +18,6 @@ from engine.log.format import (
     KIND_COUNTERS,
     KIND_TIMER,
     KIND_TOPIC,
-    NOT_BEGUN,
     SEGMENT_HEADER_SIZE,
     SegmentHeader,
 )
@@ -28,15 +26,17 @@ from engine.log.segment.index_file import index_in_memory, load_index
 from engine.log.segment.native import BatchReader, IdWindow, SealedIndex, SegmentIndex
 from engine.log.segment.patience import Patience
 from engine.log.segment.recovery_scan import RecoveryScan, is_empty, missing_end, raise_first, report, scan_segment
-from engine.log.segment.segment import Segment, create_segment, open_segment, read_or_nothing, replace_header
+from engine.log.segment.segment import Segment, create_segment, open_segment, read_or_nothing
 from engine.log.segment.side_files import INDEX_SUFFIX, segment_bases, side_files
 from engine.log.types import Topic
-from engine.log.upkeep.ending import cut, is_fresh, leave, take_again, take_sealed
+from engine.log.upkeep.copied_search import doubtful_from, find_copied
+from engine.log.upkeep.ending import cut, is_fresh, leave, note_previous_end, take_again, take_sealed
 from engine.log.upkeep.expiry import newest_ms
 from engine.log.upkeep.id_restore import restore_window
 from engine.log.upkeep.log_time import believed_at_start
 from engine.log.upkeep.recovered import Recovered
 from engine.log.view import CHECKPOINT_KEY, Checkpoint, View
+from engine.log.write.copied_state import take_copied
 from engine.log.write.failed_sync import is_marked, keep_spare, unmark, write_again
 from engine.log.write.replay import REPLAYED, replay
 from engine.log.write.sealer import correct_directory, ensure_index, write_directory
@@ -63,6 +63,7 @@ class Recovery:
         self._view = view
         self._patience = Patience(env, config.start_wait_ms)
         self._scanned: set[int] = set()
+        self._by_index: list[int] = []
         self._scans_all = scans_all
         self._is_unsynced = is_marked(env, directory)
         self._covered_to = 0  # all timers that fired below have their tombstone
@@ -226,6 +227,11 @@ class Recovery:
         self._state.active = waiting[-1]
         self._tail = self._scan(waiting[-1], is_tail=True)
         self._state.active_last = self._tail.last
+        doubtful = doubtful_from(self._state.damage, self._state.synced)
+        self._state.damage += find_copied(
+            self._view, self._batches, self._env, [base for base in self._by_index if base < doubtful],
+            lambda base: self._open(base, bases, sample),
+        )  # fmt: skip
         self._find_fired([base for base in bases if base < waiting[-1].base], checkpoint)
         return empty
 
@@ -266,7 +272,7 @@ class Recovery:
         for path in side_files(active.path):
             self._env.unlink(path)
         self._state.is_full = not cut(self._env, active)
-        self._note_previous_end(active)
+        note_previous_end(self._env, self._state)
         if empty and empty[0].base == active.next_base and is_fresh(empty[0]):
             self._state.next = empty.pop(0)
         for segment in empty:
@@ -276,16 +282,6 @@ class Recovery:
             take_again(self._view, active)
         else:
             leave(self._env, self._directory, self._view, self._state, self._tail, self._config.segment_bytes)
-
-    def _note_previous_end(self, active: Segment) -> None:
-        """Complete the header of an empty active segment, whose bytes a power cut has taken: the log goes on in it.
-
-        The segment before is on the disk: the checkpoint was written at its end, and nothing before it is replayed.
-        """
-        if active.header.previous_end == NOT_BEGUN and active.end_at == SEGMENT_HEADER_SIZE:
-            before = max((base for base in self._state.sealed if base < self._state.synced), default=active.base)
-            end_at = self._state.synced - before if self._state.synced <= active.base else END_UNKNOWN
-            replace_header(self._env, active, replace(active.header, previous_end=max(end_at, END_UNKNOWN)))
 
     def _take_full(self, segment: Segment, ends_at: int, *, has_index: bool) -> None:
         """Replay a full segment: by its index file when that is sound, else by a scan that writes one."""
@@ -303,6 +299,7 @@ class Recovery:
             self._apply_control(segment)
             self._spare_ids(segment.sealed)
             write_directory(self._view, segment)
+            self._by_index.append(segment.base)
             self._state.sealed.append(segment.base)
         segment.close()
 
@@ -342,6 +339,9 @@ class Recovery:
         self._state.epoch = max(self._state.epoch, scan.epoch)
         self._state.bytes_scanned += segment.end_at
         self._state.damage += scan.damage
+        doubtful_at = doubtful_from(self._state.damage, self._state.synced) - segment.base
+        for batch in [batch for at, batch in scan.copied if at < doubtful_at]:
+            take_copied(self._view, batch)
         assert segment.index is not None
         raise_first(segment.index, scan, self._end_before)
         for raised in scan.raised:

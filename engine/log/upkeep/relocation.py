@@ -4,6 +4,9 @@ They are appended again before the segment is deleted, so that the log alone sti
 differs from the view, or that a later segment repeats, is not live and is left out. Of a batch that does not verify
 nothing tells which records it had, so everything of its kind that the view has is appended again. Of a forgotten topic
 nothing is live: the record that forgets it is later in the log than all others of its id, so it goes last.
+
+How far a source is copied is told by the last copied batch of the queue. If that one is in the segment, a record of
+progress takes its place.
 """
 
 import logging
@@ -17,6 +20,7 @@ from engine.log.format import (
     KIND_COUNTERS,
     KIND_PROGRESS,
     KIND_TOPIC,
+    OFFSET_END,
     pack_counter,
     pack_progress,
     pack_topic,
@@ -31,15 +35,16 @@ from engine.log.segment.segment import Segment, read_or_nothing
 from engine.log.types import Topic
 from engine.log.view import View, after_prefix
 from engine.log.write.control import ControlWriter
+from engine.log.write.copied_state import copied_key, copied_state, queues_with_sources
 
 limited = LimitedLog(logging.getLogger(__name__))
 
 STEP = 200
 """Queues, or records of the view, in one step. Each may cost a look-up in RocksDB."""
 
-_DIRECTORY, _UNREAD = KIND_COUNTERS + 1, KIND_COUNTERS + 2
+_DIRECTORY, _COPIED, _UNREAD = KIND_COUNTERS + 1, KIND_COUNTERS + 2, KIND_COUNTERS + 3
 Place = tuple[int, int, bytes]
-"""A step's place in the order of all steps: kind, _DIRECTORY or _UNREAD; address, entry or kind; key."""
+"""A step's place in the order of all steps: kind, _DIRECTORY, _COPIED or _UNREAD; address, entry or kind; key."""
 
 
 class Relocator:
@@ -103,11 +108,28 @@ class Relocator:
                     if topic_id != CONTROL_TOPIC_ID and self._is_end(topic_id, queue, next_offset)
                 ]
                 yield (_DIRECTORY, start, b""), KIND_COUNTERS, idle
+        for key, copied in self._last_copied(segment, done[2] if done[0] == _COPIED else b""):
+            if (_COPIED, 0, key) > done:
+                yield (_COPIED, 0, key), KIND_PROGRESS, copied
         if segment.is_partial:
             for kind in (KIND_TOPIC, KIND_PROGRESS, KIND_COUNTERS):
                 for key, known in self._all(kind, done[2] if done[:2] == (_UNREAD, kind) else b""):
                     if (_UNREAD, kind, key) >= done:
                         yield (_UNREAD, kind, key), kind, known
+
+    def _last_copied(self, segment: Segment, after: bytes) -> Iterator[tuple[bytes, list[bytes]]]:
+        """(key, payloads) of queues whose last copied batch is in the segment, from after that key of the view on."""
+        source = segment.source()
+        while found := list(islice(queues_with_sources(self._view, after), STEP)):
+            payloads = []
+            for _, topic_id, queue in found:
+                first, end = source.first_offset(topic_id, queue), source.committed_end(topic_id, queue, OFFSET_END)
+                state = copied_state(self._view, topic_id, queue)
+                if first is not None and end is not None and state is not None and first < state.end <= end:
+                    payloads.append(pack_progress(copied_key(topic_id, queue), state.encode()))
+            # All numbers of the last queue are passed.
+            after = found[-1][0][:-4] + b"\xff\xff\xff\xff"
+            yield after, payloads
 
     def _payloads(self, segment: Segment, at: int, size: int) -> list[bytes] | None:
         """Records of a control batch; None when it is damaged. Raises OSError while it may become readable."""

@@ -15,7 +15,7 @@ from libc.string cimport memcpy, memset, strerror
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
 from engine.link.constants cimport (
-    APPEND_RESULT_SIZE, BATCH_HEADER_SIZE, CLAIM_QUEUE, CODE_CLAIMED, CODE_DUPLICATE, CODE_INVALID, CODE_TOO_LARGE,
+    APPEND_RESULT_SIZE, BATCH_CHECK_IDS, BATCH_HEADER_SIZE, CLAIM_QUEUE, CODE_CLAIMED, CODE_DUPLICATE, CODE_INVALID, CODE_TOO_LARGE,
     CODE_DISK_FULL, CODE_UNKNOWN_TOPIC, KIND_MESSAGES, SEGMENT_HEADER_SIZE,
 )
 from engine.log.segment._ids cimport Hash, IdEntry, expiry_s
@@ -94,7 +94,7 @@ cdef class Appender(KnownQueues):
         cdef BatchHeader* header = <BatchHeader*>batch
         cdef uint32_t queues
         cdef int code
-        if not is_well_formed(batch):
+        if not is_well_formed(batch, trusted):
             return CODE_INVALID
         if trusted:
             return 0
@@ -124,7 +124,7 @@ cdef class Appender(KnownQueues):
         cdef int code = self.check_batch(batch, trusted)
         if code:
             return code
-        if header.flags:
+        if header.flags & BATCH_CHECK_IDS:
             if not self.ids.hash_record(header.topic_id, batch + BATCH_HEADER_SIZE, &hash):
                 return CODE_INVALID
             if self.id_now_ms < 0:
@@ -153,7 +153,7 @@ cdef class Appender(KnownQueues):
         self.index.add(slot, base_offset[0], <uint32_t>self.staged_last_at, header.size, header.count, now_ms)
         self.undo[self.undo_count] = key
         self.undo_count += 1
-        if header.flags:
+        if header.flags & BATCH_CHECK_IDS:
             self.index.checked += 1
             self.ids.add(
                 &hash, base_offset[0], header.queue, expiry_s(self.id_now_ms, header.reserved), <uint32_t>(self.id_now_ms // 1000)

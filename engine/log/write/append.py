@@ -22,9 +22,11 @@ from engine.log.format import (
     CODE_TOO_LARGE,
     CODE_UNKNOWN_TOPIC,
     FLAG_CHECK_IDS,
+    FLAG_COPIED,
     KIND_FIRED,
     KIND_MESSAGES,
     SEGMENT_HEADER_SIZE,
+    count_copied,
     count_records,
     padded,
 )
@@ -192,7 +194,13 @@ class Appender(KnownQueues):
 
     def _check_batch(self, batch: bytes, trusted: bool) -> int:
         _, _, magic, kind, flags, _, topic_id, queue, count, reserved, _, _ = BATCH_HEADER.unpack_from(batch)
-        if magic != BATCH_MAGIC or flags & ~FLAG_CHECK_IDS or count == 0 or count_records(batch) != count:
+        if magic != BATCH_MAGIC or count == 0:
+            return CODE_INVALID
+        if flags & ~FLAG_CHECK_IDS:
+            # Copied records come by the engine's own hands: it has compared their source with the queue's.
+            is_copied = trusted and flags == FLAG_COPIED and kind == KIND_MESSAGES and reserved
+            return CODE_OK if is_copied and count_copied(batch) == count else CODE_INVALID
+        if count_records(batch) != count:
             return CODE_INVALID
         # `reserved` is the id window of such a batch, and 0 in all others.
         if (count != 1 or kind not in (KIND_MESSAGES, KIND_FIRED) or not reserved) if flags else reserved:
@@ -215,7 +223,7 @@ class Appender(KnownQueues):
         if code:
             return code, 0, 0
         hashed = b""
-        if batch[11]:
+        if batch[11] & FLAG_CHECK_IDS:
             shown = shown_id(batch[BATCH_HEADER_SIZE:])
             if shown is None:
                 return CODE_INVALID, 0, 0
@@ -270,7 +278,7 @@ class Appender(KnownQueues):
         self._staged_last_at = self._stage_position - self.segment_base
         self.index.add_entry(topic_id, queue, base_offset, self._staged_last_at, size, count, now_ms)
         self._undo.append((topic_id, queue))
-        if flags:
+        if flags & FLAG_CHECK_IDS:
             self.index.checked += 1
             assert self._id_now_ms is not None
             self.ids.add(hashed, base_offset, queue, expiry_s(self._id_now_ms, reserved), self._id_now_ms // 1000)

@@ -170,7 +170,7 @@ class LogApply:
             self._view.put_fired_from(lowest)
 
     def _replay(self, at: int, batch: bytes) -> None:
-        """Apply a control batch, or note one of fired timers."""
+        """Apply a control batch or a copied one, or note one of fired timers."""
         if batch[10] == KIND_FIRED:
             self.fired.append((self._segments.active.base, at, len(batch)))
         replay(batch, self._view, self._take_topic, self._take_counter, self._take_mark)

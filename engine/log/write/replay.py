@@ -1,4 +1,4 @@
-"""Control records that are in the log already: what they mean for the view, at a start and on a slave."""
+"""Batches that are in the log already: what control records and copied ones mean for the view, at a start and on a slave."""
 
 from collections.abc import Callable
 
@@ -16,6 +16,7 @@ from engine.log.format import (
 )
 from engine.log.types import Topic
 from engine.log.view import View
+from engine.log.write.copied_state import is_copied, take_copied
 
 REPLAYED = {KIND_TOPIC: "topics", KIND_PROGRESS: "progress", KIND_COUNTERS: "counters", KIND_TIMER_MARK: "ended timers"}
 """Kinds of control batches that are replayed, with the names of their records in log lines."""
@@ -25,14 +26,17 @@ def replay(
     batch: bytes, view: View, on_topic: Callable[[Topic], None], on_counter: Callable[[int, int, int], None],
     on_mark: Callable[[int, int, bytes], None],
 ) -> None:  # fmt: skip
-    """Apply the records of a whole control batch, in order. A batch of another kind is ignored.
+    """Apply the records of a whole control batch, in order, or a copied one. Any other batch is ignored.
 
     Args:
+        batch: of a copied one its header and its last 8 bytes are enough.
         on_topic: called with the topic of each TOPIC record; it puts it into the view.
         on_counter: called as (topic id, queue, next offset) for each COUNTERS record, which the view has then.
         on_mark: called as (covered to, base, addresses) for each TIMER_MARK record, whose timers the view has then.
     """
     kind, offset = batch[10], int.from_bytes(batch[32:40], "little")
+    if is_copied(batch):
+        take_copied(view, batch)
     if kind not in REPLAYED:
         return
     for payload in split_records(batch[BATCH_HEADER_SIZE:]):

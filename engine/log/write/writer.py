@@ -15,6 +15,7 @@ from engine.log.view import View
 from engine.log.write.catalogue import TopicCatalogue, TopicCreator
 from engine.log.write.checkpoint import CheckpointJobs, Checkpoints
 from engine.log.write.control import ControlWriter
+from engine.log.write.copied import CopiedQueues
 from engine.log.write.durability import Durability
 from engine.log.write.epoch_records import EpochRecords
 from engine.log.write.native import Appender
@@ -69,6 +70,9 @@ class LogWriter:
         self.creator = TopicCreator(self.catalogue, self.control, self.appender, self.checkpoints, config.queues_max)
         self.progress = ProgressRecords(view, self.control, self.checkpoints)
         self.epochs = EpochRecords(self.appender, self.progress, self.refusal)
+        self.copied = CopiedQueues(
+            view, self.appender, self.progress, self.checkpoints, self.refusal, self.catalogue
+        )  # fmt: skip
 
     def raise_ends(self, ends: Iterable[QueueEnd], in_view: Iterable[QueueEnd] = ()) -> list[QueueEnd]:
         """Have queues continue at these offsets at least, by records in the log.
