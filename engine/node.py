@@ -28,6 +28,7 @@ from engine.log import Log
 from engine.ops.admin import Admin
 from engine.ops.append import Append
 from engine.ops.claims import Claims
+from engine.ops.copied import CopiedOps
 from engine.ops.errors import RequestError
 from engine.ops.handshake import Handshake, LinkKeys
 from engine.ops.lag import LagBreakers
@@ -209,14 +210,15 @@ class Node:
         )  # fmt: skip
 
     def _all_handlers(self, host: NodeHost) -> dict[int, Handler]:
-        store, clock = self.store, host.clock
+        store, clock, uses = self.store, host.clock, self.delivery.creations.topic_uses
         timer_ops = TimerOps(store, self.timers, self._watch_timers)
         replies = ReplyOps(self.exchange, clock, self._watch_deadlines)
         return {
             layout.APPEND: self.append.handle,
             layout.RESEND: Resend(store, self.append).handle,
             layout.TOPIC: CreateTopics(store, self.delivery.creations).handle,
-            layout.CLAIM: Claims(store, self.timers, self.delivery.creations.topic_uses).handle,
+            layout.CLAIM: Claims(store, self.timers, uses).handle,
+            **CopiedOps(store, clock, self.turn_end, self.stored, uses).handlers(),
             layout.PULL: self.pulls.handle,
             layout.READ: self.reads.handle,
             layout.WINDOW: self.windows.handle,
