@@ -111,7 +111,7 @@ class Log:
         retention_policy: RetentionPolicy | None, notify: Callable[[], None] | None, unlock: Callable[[], None],
     ) -> None:  # fmt: skip
         self.log_id, self.damage, self.synced_before = recovered.log_id, recovered.damage, recovered.synced
-        self.headers_lost, self.raised = recovered.headers_lost, recovered.raised
+        self.headers_lost, self.raised, self.doubtful = recovered.headers_lost, recovered.raised, recovered.doubtful
         self._view, self._unlock, self._now_ms = view, unlock, env.now_ms
         batches = BatchReader(self.log_id)
         assert recovered.active is not None

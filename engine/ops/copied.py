@@ -42,6 +42,28 @@ ACCEPT_RULE = (
 )
 
 
+def renumber_doubtful(store: Log, now_ms: int) -> None:
+    """Give sources a new number where a start has found copied batches that do not count, so that they never will.
+
+    Before anything else is appended: a checkpoint above the damage makes the next start believe what follows it.
+
+    Raises DiskFullError: the engine must not serve.
+    """
+    for topic_id, queue in sorted(store.doubtful):
+        state, sources = store.copied.state(topic_id, queue), store.copied.sources(topic_id, queue)
+        if not state.number or store.topic_by_id(topic_id) is None:
+            continue
+        log.error(
+            "topic=%d queue=%d: a power cut has taken a part of what was copied: the copy goes on at offset %d of its "
+            "source, and what is stored above that comes again", topic_id, queue, state.next,
+        )  # fmt: skip
+        store.copied.accept(
+            topic_id, queue, sources[-1].source, start=state.next, replaces=state.number,
+            end=store.bounds(topic_id, queue)[1], reason="a power cut has taken a part of what was copied", now_ms=now_ms,
+        )  # fmt: skip
+    store.doubtful.clear()
+
+
 class CopiedOps:
     """Serves the copiers.
 
@@ -53,6 +75,7 @@ class CopiedOps:
     def __init__(
         self, store: Log, clock: NodeClock, on_appended: Callable[[], None], stored: StoredWaits, uses: TopicUses
     ) -> None:
+        renumber_doubtful(store, clock.wall_ms())
         self._store, self._clock, self._on_appended, self._stored, self._uses = store, clock, on_appended, stored, uses
 
     def handlers(self) -> dict[int, Handler]:

@@ -26,6 +26,8 @@ class Recovered:
     damage: list[SegmentDamage] = field(default_factory=list)
     fired: list[tuple[int, int, int]] = field(default_factory=list)
     """(base of its segment, byte address, size) of scanned batches of fired timers that may be in no mark."""
+    doubtful: set[tuple[int, int]] = field(default_factory=set)
+    """(topic id, queue) of queues with copied batches that do not count: see engine.log.upkeep.copied_search."""
     active_ids: bytes = b""
     headers_lost: bool = False
     """Whether batches are lost of which no header tells the queue, and ends of queues have not been raised since."""

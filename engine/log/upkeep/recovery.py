@@ -29,14 +29,13 @@ from engine.log.segment.recovery_scan import RecoveryScan, is_empty, missing_end
 from engine.log.segment.segment import Segment, create_segment, open_segment, read_or_nothing
 from engine.log.segment.side_files import INDEX_SUFFIX, segment_bases, side_files
 from engine.log.types import Topic
-from engine.log.upkeep.copied_search import doubtful_from, find_copied
+from engine.log.upkeep.copied_search import find_copied, take_scanned
 from engine.log.upkeep.ending import cut, is_fresh, leave, note_previous_end, take_again, take_sealed
 from engine.log.upkeep.expiry import newest_ms
 from engine.log.upkeep.id_restore import restore_window
 from engine.log.upkeep.log_time import believed_at_start
 from engine.log.upkeep.recovered import Recovered
 from engine.log.view import CHECKPOINT_KEY, Checkpoint, View
-from engine.log.write.copied_state import take_copied
 from engine.log.write.failed_sync import is_marked, keep_spare, unmark, write_again
 from engine.log.write.replay import REPLAYED, replay
 from engine.log.write.sealer import correct_directory, ensure_index, write_directory
@@ -227,9 +226,8 @@ class Recovery:
         self._state.active = waiting[-1]
         self._tail = self._scan(waiting[-1], is_tail=True)
         self._state.active_last = self._tail.last
-        doubtful = doubtful_from(self._state.damage, self._state.synced)
-        self._state.damage += find_copied(
-            self._view, self._batches, self._env, [base for base in self._by_index if base < doubtful],
+        find_copied(
+            self._view, self._batches, self._env, self._state, self._by_index,
             lambda base: self._open(base, bases, sample),
         )  # fmt: skip
         self._find_fired([base for base in bases if base < waiting[-1].base], checkpoint)
@@ -339,9 +337,7 @@ class Recovery:
         self._state.epoch = max(self._state.epoch, scan.epoch)
         self._state.bytes_scanned += segment.end_at
         self._state.damage += scan.damage
-        doubtful_at = doubtful_from(self._state.damage, self._state.synced) - segment.base
-        for batch in [batch for at, batch in scan.copied if at < doubtful_at]:
-            take_copied(self._view, batch)
+        take_scanned(self._view, self._state, segment.base, scan.copied)
         assert segment.index is not None
         raise_first(segment.index, scan, self._end_before)
         for raised in scan.raised:

@@ -88,6 +88,12 @@ def is_copied(batch: bytes | memoryview) -> bool:
     return bool(batch[11] & FLAG_COPIED) and batch[10] == KIND_MESSAGES
 
 
+def queue_of_batch(batch: bytes | memoryview) -> tuple[int, int]:
+    """(topic id, queue) of a batch, by its header."""
+    topic_id, queue = BATCH_HEADER.unpack_from(batch)[6:8]
+    return topic_id, queue
+
+
 def state_after(batch: bytes | memoryview) -> tuple[bytes, CopiedState]:
     """(key, state) of the queue once a copied batch is stored. Its header and its last 8 bytes are enough.
 

@@ -15,6 +15,7 @@ from engine.log.offline.directory import opened
 from engine.log.offline.dump import DumpQuery, dump
 from engine.log.offline.verify import verify
 from engine.log.write.copied_state import CopiedState
+from engine.ops.copied import renumber_doubtful
 
 
 @pytest.fixture(autouse=True)
@@ -109,8 +110,17 @@ def test_a_batch_that_a_power_cut_takes_from_between_is_copied_again(machine, se
     for number in range(60):
         copier.copy(number, size=random.randrange(600))
     machine.crash(random)
+    is_torn = bool(machine.log.doubtful)
+    renumber_doubtful(machine.log, 1)
     copier.ask()
+    assert (copier.number == 2) == is_torn
     assert set(range(copier.next)) <= set(stored_offsets(machine)), "a record below the next offset is lost"
+    following = copier.next
+    for restart in (Machine.reopen, lose_view_and_indexes):
+        machine.log.checkpoint()
+        restart(machine)
+        copier.ask()
+        assert copier.next == following, "what follows the damage counts after all"
     while copier.next < 60:
         assert copier.copy(copier.next).code == OK
     offsets = stored_offsets(machine)
