@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from common.reply_token import TOKEN_SIZE
 from engine.delivery.receipt import topic_hash
 from engine.link import layout
 from engine.link.acknowledgement import AckRange
 from engine.link.pieces import AnswerPiece
 from engine.link.pull import decode_answer, encode_pull
+from engine.link.record import read_record
 from tests.sim.clients import Client
 from tests.sim.engine import Engine
 from tests.sim.history import Broken, History, LastLease, Place, Sent
@@ -35,14 +35,11 @@ def records_of(topics: dict[int, str], pieces: list[AnswerPiece]) -> Iterator[Re
             raise Broken(f"a piece of a topic that was not asked for: {piece.token.hex()}")
         at = 0
         for index in range(piece.count):
-            end = at + 4 + int.from_bytes(piece.records[at : at + 4], "little")
-            flags, start = piece.records[at + 4], at + 5 + (16 if piece.records[at + 4] & layout.HAS_ID else 0)
-            stop = end - TOKEN_SIZE if flags & layout.HAS_TRAILER else end
+            record, at = read_record(piece.records, at)
             yield Record(
                 (topic, piece.queue, piece.first_offset + index), piece.stored_at_ms, piece.attempt,
-                (piece.token, piece.first_delta + index), piece.records[start:stop], piece.records[stop:end],
+                (piece.token, piece.first_delta + index), record.message, record.reply_token,
             )  # fmt: skip
-            at = end
 
 
 class Verdict(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Any
 
 from engine.link import layout
 from tests.sim.scenario import Fault, Part, Scenario
-from tests.sim.themes import THEMES, cut_deletions, unreadable_end
+from tests.sim.themes import THEMES, copied_sources, cut_deletions, unreadable_end
 
 ORDERS, ASKS = {"orders": 3}, {"asks": 2}
 FRESH = {"fresh-": 2}
@@ -74,6 +74,8 @@ def draw(seed: int) -> Scenario:
     # A fixed share of the seeds, so that all others stay as they are.
     if seed % 25 == 3 and not is_long:
         return unreadable_end(random, drawn)
+    if seed % 8 == 6 and not is_long:
+        return copied_sources(random, drawn)
     return cut_deletions(random, drawn) if seed % 50 == 8 and not is_long else drawn
 
 

@@ -127,6 +127,7 @@ class History:
         deletes_early: a full disk may have deleted the oldest segments.
         one_range: queues may be delivered one range at a time.
         is_damaged: a start has met sectors that the disk cannot read, and they held more than records of the view.
+        copies_repeat: a start has met damage, after which copied records do not count: they may be copied again.
         unread: names of messages that a start has reported as lost. Groups pass over them for good, even when a later
             start can read them.
         begins: per topic and queue, the highest offset at which it began after a start that has reported lost bytes.
@@ -150,7 +151,7 @@ class History:
         self.replied: dict[bytes, int] = {}
         self.power_cuts = self.deliveries = self.clock_steps = 0
         self.definitions_hold, self.deletes_early, self.one_range = True, False, False
-        self.is_damaged = False
+        self.is_damaged = self.copies_repeat = False
         self.unread: set[str] = set()
         self.unread_topics: set[str] = set()
         self.begins: dict[tuple[str, int], int] = {}
@@ -190,6 +191,10 @@ class History:
     def _on_start(self) -> None:
         """A topic id that a client knows stays that topic's. No topic gets the id of one whose record is lost."""
         assert self.engine.node is not None
+        if self.engine.node.store.damage:
+            self.copies_repeat = True
+            for sent in self.sent.values():
+                sent.once = sent.once and not sent.name.startswith("copied-")
         for topic_id, name in self.shown.items():
             found = self.engine.node.store.topic_by_id(topic_id)
             if found is None and name in self.unread_topics:

@@ -368,4 +368,39 @@ _GROWTH = (
     ),
 )  # fmt: skip
 
-MUTANTS = (*_LOG, *_DELIVERY, *_TIMERS, *_RETENTION, *_GROWTH)
+_COPIED = (
+    Mutant(
+        "a copier that does not know the next offset is served", "engine.log.write.copied",
+        "state.next == part.next <= first", "state.next <= first",
+    ),
+    Mutant(
+        "a record that was copied is taken again", "engine.log.write.copied",
+        "state.next == part.next <= first", "part.next <= first",
+    ),
+    Mutant(
+        "a source is replaced by one that was accepted for another", "engine.log.write.copied",
+        "        if state.number != replaces:\n", "        if state.number < replaces:\n",
+    ),
+    Mutant(
+        "a start does not look at copied batches", "engine.log.upkeep.recovery",
+        "            take_copied(self._view, batch)\n", "            pass\n",
+    ),
+    Mutant(
+        "a start by index files does not look for copied batches", "engine.log.upkeep.copied_search",
+        "        if not wanted:\n            break\n", "        if True:\n            break\n",
+    ),
+    Mutant(
+        "copied batches after damage count", "engine.log.upkeep.copied_search",
+        "for each in damage if each.position >= synced)", "for each in damage if False)",
+    ),
+    Mutant(
+        "a deleted segment takes the next offset with it", "engine.log.upkeep.relocation",
+        "and first < state.end <= end:", "and first > state.end:",
+    ),
+    Mutant(
+        "the view does not learn of a copied batch", "engine.log.write.copied",
+        '        self._view.put(b"p" + key, state.encode())\n', "        pass\n",
+    ),
+)  # fmt: skip
+
+MUTANTS = (*_LOG, *_DELIVERY, *_TIMERS, *_RETENTION, *_GROWTH, *_COPIED)

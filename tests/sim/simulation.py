@@ -10,6 +10,7 @@ from engine.errors import EngineError
 from tests.sim.clients import Asker, Client, Sender
 from tests.sim.config import SimulatedConfig
 from tests.sim.consumer import Consumer
+from tests.sim.copier import Copier, check_copied
 from tests.sim.delayed import DelayedSender
 from tests.sim.engine import Engine
 from tests.sim.history import Broken, GroupRules, History
@@ -34,6 +35,7 @@ RULES = {
 }
 KINDS: dict[str, type[Client]] = {
     "sender": Sender, "delayed": DelayedSender, "asker": Asker, "consumer": Consumer, "opener": Opener,
+    "copier": Copier,
 }  # fmt: skip
 
 
@@ -202,6 +204,10 @@ class Simulation:
             raise Broken(self.exceptions.found[0])
         check_durable(self.engine)
         Truth(self.engine, self.history).check()
+        assert self.engine.node is not None
+        history = self.history
+        may_lack = history.deletes_early or history.is_damaged or bool(history.ages.default_ms)
+        check_copied(self.engine.node.store, may_lack, history.copies_repeat)
 
 
 def _inject(injection: Injection, fault: object) -> Callable[[], None]:

@@ -152,6 +152,34 @@ def cut_deletions(random: Random, scenario: Scenario) -> Scenario:
     )  # fmt: skip
 
 
+def copied_sources(random: Random, scenario: Scenario) -> Scenario:
+    """Two copiers per source and a zombie, with ends of the process; at times under retention."""
+    durability = random.choice(((layout.FSYNC,), (layout.MEMORY, layout.FSYNC), (layout.MEMORY,)))
+    options = {"durability": durability, "pause_ms": random.choice((30, 100))}
+    parts = [
+        Part("copier", f"copier-{queue}-{number}", {**options, "queue": queue, "is_zombie": number == 2})
+        for queue in range(random.randint(1, 2))
+        for number in range(3)
+    ]
+    faults = [
+        Fault(random.choice(("kill", "kill", "power_cut", "stop", "kill_in_call", "state_lost")), _time(random, scenario), 300,
+              {"calls": random.randint(1, 40), "how": random.choice(("kill", "stop"))})
+        for _ in range(random.randint(1, 3))
+    ]  # fmt: skip
+    found = _with(
+        scenario, f"{scenario.theme}, copied sources".removeprefix(", "), parts, faults,
+        segment_bytes=random.choice((SMALL_SEGMENT, SMALL_SEGMENT, 64 << 10)),
+    )  # fmt: skip
+    parts_read = tuple(
+        each._replace(options={**each.options, "topics": {**each.options["topics"], "copied": 2}})
+        if each.kind == "consumer" and each.options["group"] == "billing"
+        else each
+        for each in found.parts
+    )
+    topics = {**found.topics, "copied": _limits(random, SHORT_MS)} if found.topics else found.topics
+    return replace(found, parts=parts_read, topics=topics)
+
+
 def _time(random: Random, scenario: Scenario) -> int:
     return random.randint(300, max(301, scenario.length_ms - 100))
 
