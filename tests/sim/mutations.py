@@ -382,8 +382,8 @@ _COPIED = (
         "        if state.number != replaces:\n", "        if state.number < replaces:\n",
     ),
     Mutant(
-        "a start does not look at copied batches", "engine.log.upkeep.recovery",
-        "            take_copied(self._view, batch)\n", "            pass\n",
+        "a start does not look at copied batches", "engine.log.upkeep.copied_search",
+        "            take_copied(view, batch)\n        else:\n", "            pass\n        else:\n",
     ),
     Mutant(
         "a start by index files does not look for copied batches", "engine.log.upkeep.copied_search",
@@ -391,11 +391,11 @@ _COPIED = (
     ),
     Mutant(
         "copied batches after damage count", "engine.log.upkeep.copied_search",
-        "for each in damage if each.position >= synced)", "for each in damage if False)",
+        "for each in state.damage if each.position >= state.synced)", "for each in state.damage if False)",
     ),
     Mutant(
-        "a deleted segment takes the next offset with it", "engine.log.upkeep.relocation",
-        "and first < state.end <= end:", "and first > state.end:",
+        "the next start believes what follows damage", "engine.ops.copied",
+        "        renumber_doubtful(store, clock.wall_ms())\n", "        store.doubtful.clear()\n",
     ),
     Mutant(
         "the view does not learn of a copied batch", "engine.log.write.copied",
