@@ -19,6 +19,7 @@ from engine.broker.host import BrokerHost, MasterConnection, RepairCounts, Repai
 from engine.broker.incarnations import Incarnations
 from engine.broker.known_group import KnownGroup
 from engine.broker.life import BrokerLife
+from engine.broker.native import BrokerTurn, send_tail
 from engine.broker.slave_reads import SlaveReads
 from engine.broker.standby import Standby
 from engine.errors import DiskFullError, LockedError, LogError
@@ -49,6 +50,8 @@ class BrokerCore:
     Args:
         host: the process.
         can_begin: whether it may make the log of a new group.
+    Attributes:
+        turns: what it does at the end of each turn of the loop.
     """
 
     def __init__(
@@ -63,11 +66,12 @@ class BrokerCore:
         self._link: MasterConnection | None = None
         self._link_address = ""
         self._adopted = 0
-        self._end = self._durable = self._synced_ms = self._deletions_ms = 0
-        self._has_contact = self._reopens = False
+        self._synced_ms = self._deletions_ms = 0
+        self._reopens = False
         self._fault = ""
         self.repairs = RepairCounts()
         self.ops = GroupOps(self, self._clock.monotonic_ms)
+        self.turns = BrokerTurn(self, self.ops.slaves, self._clock.monotonic_ms, send_tail, host.role_is_due)
         self.standby = Standby(
             keys, self._clock, host.env.random_bytes, self.identity, self.ops.handlers(), self._refusal,
             self.ops.on_closed, lambda: 0 if self.life is None else self.life.group.readable_to,
@@ -80,11 +84,6 @@ class BrokerCore:
     def group(self) -> GroupBroker | None:
         """This broker under its record; None: it has no log yet."""
         return None if self.life is None else self.life.group
-
-    @property
-    def waits_everywhere(self) -> bool:
-        """Whether an answer waits for the disks of all members."""
-        return self.life is not None and self.life.waits_everywhere
 
     def sync_soon(self, on_synced: Callable[[], None]) -> None:
         """As a slave, sync the log."""
@@ -121,15 +120,6 @@ class BrokerCore:
     def told(self) -> None:
         """Tell the controllers what has changed."""
         self.ops.report_changes()
-
-    def confirm(self) -> None:
-        """Let out what is confirmed. A master without slaves needs contact with the coordination for it."""
-        life = self.life
-        if life is None or not life.group.is_master or (life.group.is_alone and not self._has_contact):
-            return
-        life.confirm()
-        if life.node is None and life.can_serve:
-            self._host.role_is_due()
 
     def end(self, reason: str) -> None:
         """End the process: its disk fails, and another broker can lead."""
@@ -242,7 +232,8 @@ class BrokerCore:
 
     def _live(self, life: BrokerLife) -> None:
         self.life = life
-        self._adopted = self._end = self._durable = 0
+        self._adopted = 0
+        self.turns.opened()
         self.standby.attach(life.store, SlaveReads(life.store, self._clock, self._host.in_loop))
         self._host.stand_by(self.standby, has_log=True)
 
@@ -321,7 +312,7 @@ class BrokerCore:
             if leads and not led:
                 life.begin_to_lead()
             self.ops.end_links()
-        self.confirm()
+        self.turns.confirm()
 
     def _cease(self, life: BrokerLife) -> None:
         """Another broker is master. The log goes on as it is when it was handed over, else it is opened again."""
@@ -341,8 +332,8 @@ class BrokerCore:
         self._hand_overs.begin(self.life, version, answer)
 
     def _ship(self) -> None:
-        self.ops.send_frames()
-        self.confirm()
+        self.turns.ship()
+        self.turns.confirm()
 
     def _follow_master(self) -> None:
         """Have a link to the master of the newest record, where it is now."""
@@ -361,32 +352,17 @@ class BrokerCore:
 
     # -- time
 
-    def turn(self) -> None:
-        """At the end of each turn of the loop: ship what it wrote."""
-        life = self.life
-        if life is None or life.lead_at is None:
-            self.standby.confirm()
-            return
-        end, durable = life.appender.end_position, life.durability.durable_position
-        if end == self._end and durable == self._durable:
-            return
-        self._end, self._durable = end, durable
-        if life.group.advance(end, durable):
-            self.confirm()
-        self.ops.send_frames()
-
     def tick(self) -> None:
         """Every TICK_MS."""
         life, now_ms = self.life, self._clock.monotonic_ms()
-        self._has_contact = self.known.has_contact()
+        self.turns.has_contact = self.known.has_contact()
         self.standby.check_deadlines()
         self._hand_overs.tick()
         if life is not None and life.lead_at is not None:
             if life.store.end_position > life.store.durable_position and now_ms >= self._synced_ms + SYNC_MS:
                 self._synced_ms = now_ms
                 life.sync()
-            self.confirm()
-            self.ops.send_frames()
+            self.turns.again()
         elif life is not None:
             if life.group.begins_sync(now_ms):
                 life.sync()

@@ -6,6 +6,7 @@ Served whether this broker is the master or not. Design: docs/design/0030-replic
 import json
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from common.cluster.coordination import parse_record
@@ -13,18 +14,15 @@ from common.cluster.group_record import GroupRecord
 from common.cluster.reports import BrokerReport
 from common.config.errors import StoreDamaged
 from common.limited_log import LimitedLog
-from engine.broker.native import send_tail
-from engine.errors import CorruptionError, LogError
+from engine.errors import LogError
 from engine.link import layout
 from engine.link.errors import PayloadError
 from engine.link.integers import U64
 from engine.link.proof import CONTROLLER_ROLE, REPLICA_ROLE
-from engine.log.read.raw_batches import PositionGoneError
 from engine.ops.errors import RequestError
 from engine.ops.peer import Peer
 from engine.replication.broker import GroupBroker
-from engine.replication.frames import Fetch, Follow, SegmentFrame, StoredFrame, SyncFrame
-from engine.replication.shipment import FRAME_BYTES, Shipment
+from engine.replication.frames import Fetch, Follow, StoredFrame
 
 limited = LimitedLog(logging.getLogger("penstock.engine"))
 
@@ -35,6 +33,16 @@ REPORT_MS = 100
 Handler = Callable[[Peer, int, bytes], None]
 
 
+class SlaveTurns(Protocol):
+    """See `engine.broker.broker_turn`."""
+
+    def stored(self, name: str, peer: Peer, epoch: int, end: int, synced: int) -> None:
+        """Take what a slave has told. Raises PayloadError: its link has to end."""
+
+    def follows(self, name: str) -> None:
+        """A slave follows from now on."""
+
+
 class ReportedBroker(Protocol):
     """The broker that these operations are asked of."""
 
@@ -43,8 +51,8 @@ class ReportedBroker(Protocol):
         """None: it has no log yet."""
 
     @property
-    def waits_everywhere(self) -> bool:
-        """Whether an answer waits for the disks of all members."""
+    def turns(self) -> SlaveTurns:
+        """Its turns, which send slaves the log."""
 
     def report(self) -> BrokerReport:
         """As it is now."""
@@ -55,14 +63,8 @@ class ReportedBroker(Protocol):
     def replica_identity(self, *, leads: bool = True) -> dict[str, object]:
         """Fields of HELLO about the group."""
 
-    def confirm(self) -> None:
-        """Slaves have told more: let out what is confirmed."""
-
     def hand_over(self, version: int, answer: Callable[[str], None]) -> None:
         """As the master, prepare for the record that follows this version; answers "", or why not."""
-
-    def end(self, reason: str) -> None:
-        """End the process: its disk fails, and another broker can lead."""
 
 
 class GroupOps:
@@ -70,12 +72,13 @@ class GroupOps:
 
     Args:
         now_ms: the monotonic clock.
+    Attributes:
+        slaves: links of those that follow, by name.
     """
 
     def __init__(self, broker: ReportedBroker, now_ms: Callable[[], int]) -> None:
         self._broker, self._now_ms = broker, now_ms
-        self._slaves: dict[str, Peer] = {}
-        self._asked: dict[str, SyncFrame] = {}  # the last SYNC of each slave
+        self.slaves: dict[str, Peer] = {}
         self._controllers: dict[Peer, None] = {}
         self._reported_ms = 0
         self._told: object = None
@@ -97,93 +100,43 @@ class GroupOps:
 
     def end_links(self) -> None:
         """Close the links of slaves: the epoch has ended in which they follow."""
-        for peer in list(self._slaves.values()):
+        for peer in list(self.slaves.values()):
             peer.close("the epoch has ended")
 
     def on_closed(self, peer: Peer) -> None:
         """The link is closed: a slave that followed is lost."""
         self._controllers.pop(peer, None)
+        peer.peer_state.on_stored = None
         name = peer.peer_state.name
-        if self._slaves.get(name) is peer:
-            del self._slaves[name]
+        if self.slaves.get(name) is peer:
+            del self.slaves[name]
             if self._broker.group is not None:
                 self._broker.group.left(name, self._now_ms())
             self.report_changes()
 
     # -- slaves
 
-    def send_frames(self) -> None:
-        """Send what slaves lack, as far as their windows let it, or heartbeats. Reads the log."""
-        group, now_ms = self._broker.group, self._now_ms()
-        if group is None:
-            return
-        asks = self._broker.waits_everywhere
-        for name, shipment in group.shipments:
-            peer = self._slaves[name]
-            try:
-                if asks or not self._sent_tail(group, shipment, peer, now_ms):
-                    self._send_frames(group, name, peer, now_ms)
-            except (PositionGoneError, CorruptionError, OSError) as error:
-                if group.is_in_sync(name) and not isinstance(error, PositionGoneError):
-                    # The disk of this broker is at fault: to close the link would remove the slave, which has everything.
-                    self._broker.end(f"the log cannot be read for broker {name}, which is in sync: {error}")
-                    return
-                limited.error("broker=%s: cannot be sent the log: %s", name, error, about=name)
-                sentence = f"the master cannot read its log: {error}"
-                peer.send_frame(layout.BYTES, layout.UNASKED, layout.UNAVAILABLE, [sentence.encode()])
-                peer.close(sentence)
-
-    def _send_frames(self, group: GroupBroker, name: str, peer: Peer, now_ms: int) -> None:
-        """Send all that is due to one slave; with a SYNC, if an answer waits for the disks of all members."""
-        for frame in group.frames(name, now_ms):
-            op = layout.SEGMENT if isinstance(frame, SegmentFrame) else layout.BYTES
-            peer.send_frame(op, layout.UNASKED, layout.OK, [frame.encode()])
-        if self._broker.waits_everywhere and (asked := group.sync_frame()) != self._asked.get(name):
-            self._asked[name] = asked
-            peer.send_frame(layout.SYNC, layout.UNASKED, layout.OK, [asked.encode()])
-
-    @staticmethod
-    def _sent_tail(group: GroupBroker, shipment: Shipment, peer: Peer, now_ms: int) -> bool:
-        """Send the log's end at once, if that is all that the slave lacks. Returns whether nothing is left to do."""
-        appender = group.raw.appender
-        if shipment.is_idle(appender.end_position, now_ms):
-            return True
-        room = min(shipment.room, FRAME_BYTES)
-        end = send_tail(peer, appender, shipment.epoch, shipment.sent, group.confirmed.memory, room)
-        if end:
-            shipment.took(end, now_ms)
-        return bool(end)
-
     def _follow(self, peer: Peer, request_id: int, payload: bytes) -> None:
         group, name = self._led(), peer.peer_state.name
         asked = Follow.decode(payload)
-        before = self._slaves.pop(name, None)
+        before = self.slaves.pop(name, None)
         if before is not None and before is not peer:
             before.close("another link of this broker follows")
         try:
             answer = group.follow(name, asked, self._now_ms())
         except OSError as error:
             raise RequestError(f"FOLLOW: the disk cannot read now: {error}", layout.UNAVAILABLE) from error
-        self._slaves[name] = peer
-        self._asked.pop(name, None)
+        self.slaves[name] = peer
+        peer.peer_state.on_stored = partial(self._broker.turns.stored, name, peer)
         peer.send_frame(layout.FOLLOW, request_id, layout.OK, [answer.encode()])
-        self._broker.confirm()
-        self.send_frames()
+        self._broker.turns.follows(name)
         self.report_changes()
 
     def _stored(self, peer: Peer, request_id: int, payload: bytes) -> None:
-        group, name = self._broker.group, peer.peer_state.name
-        if group is None or self._slaves.get(name) is not peer:
-            return
-        before = group.confirmed
         try:
-            confirmed = group.stored(name, StoredFrame.decode(payload), self._now_ms())
+            self._broker.turns.stored(peer.peer_state.name, peer, *StoredFrame.decode(payload))
         except PayloadError as error:
             peer.close(str(error))
-            return
-        if confirmed is not before:
-            self._broker.confirm()
-        self.send_frames()
 
     def _fetch(self, peer: Peer, request_id: int, payload: bytes) -> None:
         group, asked = self._led(), Fetch.decode(payload)

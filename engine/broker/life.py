@@ -4,6 +4,8 @@ import logging
 from bisect import insort
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
+from operator import attrgetter
 
 from common.limited_log import LimitedLog
 from engine.broker.group_ops import GroupOps
@@ -11,7 +13,7 @@ from engine.broker.host import BrokerHost, StoppableWork
 from engine.broker.incarnations import Incarnations
 from engine.log import Log
 from engine.node import Node
-from engine.ops.output_hold import OutputHold
+from engine.ops.native import OutputHold
 from engine.replication.broker import GroupBroker
 
 limited = LimitedLog(logging.getLogger("penstock.engine"))
@@ -23,9 +25,11 @@ class BrokerLife:
     Args:
         before: has led, and handed over to the next master: its log stays open, and this life has it from now on.
     Attributes:
-        appender, durability: of the log, for what is asked in every turn.
+        appender, syncer: of the log, for what is asked in every turn: its end, and how far it is synced.
         hold: keeps what clients must not see before it is confirmed.
         node: serves clients; None until this broker leads.
+        unconfirmed, not_everywhere: (position, callback) of what waits until the group has confirmed a position, and of
+            what waits until it is on the disks of all members; lowest position first.
         lead_at: position that has to be confirmed before clients are served; None: this broker does not lead.
     """
 
@@ -42,12 +46,12 @@ class BrokerLife:
         if not numbers.is_checked:
             self._check(numbers)
         appender = self.appender = self.store.appender
-        self.durability = self.store.writer.durability
-        self.hold = OutputHold(lambda: appender.end_position)
+        self.syncer = self.store.writer.durability.syncer
+        self.hold = OutputHold(partial(attrgetter("end_position"), appender))
         self.node: Node | None = None
         self.lead_at: int | None = None
-        self._not_everywhere: deque[tuple[int, Callable[[], None]]] = deque()
-        self._unconfirmed: deque[tuple[int, Callable[[], None]]] = deque()
+        self.not_everywhere: deque[tuple[int, Callable[[], None]]] = deque()
+        self.unconfirmed: deque[tuple[int, Callable[[], None]]] = deque()
         self._deleted = (0, 0)  # position below which the master has deleted segments, end of the log then
         self._threads: Sequence[StoppableWork] = host.start_threads(self.store) if before is None else before._threads
         self._is_syncing = False
@@ -90,11 +94,10 @@ class BrokerLife:
             self._is_syncing = True
             self.store.when_synced(self.store.end_position, self._synced)
 
-    def confirm(self) -> None:
-        """Let out what the group has confirmed."""
-        self.hold.confirm(self.group.confirmed.memory)
-        _call(self._unconfirmed, self.hold.confirmed)
-        _call(self._not_everywhere, self.group.confirmed.replicated_fsync)
+    def call_confirmed(self) -> None:
+        """Call what has waited for the positions that the group has confirmed."""
+        _call(self.unconfirmed, self.hold.confirmed)
+        _call(self.not_everywhere, self.group.confirmed.replicated_fsync)
 
     def follow_deletions(self) -> None:
         """As a slave, remove the segments that the master has removed, once their record is confirmed and synced."""
@@ -109,11 +112,6 @@ class BrokerLife:
         if self.node is not None:
             self.node.stored.is_replicated = self.group.is_replicated
 
-    @property
-    def waits_everywhere(self) -> bool:
-        """Whether an answer waits for the disks of all members."""
-        return bool(self._not_everywhere)
-
     def when_everywhere(self, callback: Callable[[], None]) -> None:
         """Call back, at a confirmation, once all members have on their disks what this master has now."""
         self._when_everywhere(self.store.end_position, callback)
@@ -122,14 +120,14 @@ class BrokerLife:
         return any(map(self.group.is_in_sync, self.group.slaves))
 
     def _when_everywhere(self, position: int, callback: Callable[[], None]) -> None:
-        insort(self._not_everywhere, (position, callback), key=lambda waiting: waiting[0])
+        insort(self.not_everywhere, (position, callback), key=lambda waiting: waiting[0])
         self.store.when_synced(self.store.end_position, lambda: None)
 
     def _when_confirmed(self, position: int, callback: Callable[[], None]) -> None:
         if position <= self.hold.confirmed:
             callback()
         else:
-            insort(self._unconfirmed, (position, callback), key=lambda waiting: waiting[0])
+            insort(self.unconfirmed, (position, callback), key=lambda waiting: waiting[0])
 
     def _synced(self) -> None:
         self._is_syncing = False

@@ -124,7 +124,7 @@ class BrokerProcess:
         self._server = LinkServer(self._core.standby, *options.listen, socket_file=options.socket_file, form=reference)
         self._core.start()
         loop = gevent.get_hub().loop
-        stop_turns, ticks = call_each_turn(self._core.turn), loop.timer(TICK_MS / 1000, TICK_MS / 1000)
+        stop_turns, ticks = call_each_turn(self._core.turns.run), loop.timer(TICK_MS / 1000, TICK_MS / 1000)
         ticks.start(self._core.tick)
         changing = gevent.spawn(self._change_roles)
         ops = self._start_ops()

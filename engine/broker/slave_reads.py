@@ -51,12 +51,14 @@ class SlaveReads:
 
     Args:
         in_loop: runs a function in the loop's thread; callable from the thread of the searches.
+    Attributes:
+        answers: those that wait until what they may show is confirmed, in the order of the log's ends.
     """
 
     def __init__(self, store: Log, clock: NodeClock, in_loop: Callable[[Callable[[], None]], None]) -> None:
         self._store = store
         self._readable_to = 0
-        self._held: deque[tuple[int, Peer, int, int, int, list[bytes]]] = deque()
+        self.answers: deque[tuple[int, Peer, int, int, int, list[bytes]]] = deque()
         self._waiting = WaitingRequests(lambda: None)
         self._reads = PositionReads(store, clock, self._waiting, TopicUses())
         look_ups = LookUps(store, self._waiting, in_loop)
@@ -72,7 +74,7 @@ class SlaveReads:
     @property
     def held(self) -> int:
         """Number of answers that wait until what they may show is confirmed."""
-        return len(self._held)
+        return len(self.answers)
 
     def serve(self, peer: Peer, op: int, request_id: int, payload: bytes, readable_to: int) -> bool:
         """Serve one request, now or later; False: it is the master's. Raises RequestError.
@@ -93,13 +95,13 @@ class SlaveReads:
         if end <= self._readable_to:
             peer.send_frame(op, request_id, code, parts)
         else:
-            self._held.append((end, peer, op, request_id, code, parts))
+            self.answers.append((end, peer, op, request_id, code, parts))
 
     def confirm(self, readable_to: int) -> None:
         """Send the answers that show nothing above this position. With 0 they are refused: the slave does not follow."""
         self._readable_to = readable_to
-        while self._held and (not readable_to or self._held[0][0] <= readable_to):
-            _, peer, op, request_id, code, parts = self._held.popleft()
+        while self.answers and (not readable_to or self.answers[0][0] <= readable_to):
+            _, peer, op, request_id, code, parts = self.answers.popleft()
             if readable_to:
                 peer.send_frame(op, request_id, code, parts)
             else:
@@ -107,7 +109,7 @@ class SlaveReads:
 
     def on_closed(self, peer: Peer) -> None:
         """Withdraw what waits for a link that is closed."""
-        self._held = deque(each for each in self._held if each[1] is not peer)
+        self.answers = deque(each for each in self.answers if each[1] is not peer)
         self._waiting.drop(peer)
 
     def turn_end(self) -> None:

@@ -36,6 +36,7 @@ class Standby:
 
     Attributes:
         store: the open log, which refuses appends.
+        reads: serves reads of clients from this log; None: there is none.
         reads_served: requests so far, over all openings of the log.
     """
 
@@ -48,7 +49,7 @@ class Standby:
         refusal: Callable[[], str], on_closed: Callable[[Peer], None], readable_to: Callable[[], int],
     ) -> None:  # fmt: skip
         self._readable_to = readable_to
-        self._reads: SlaveReads | None = None
+        self.reads: SlaveReads | None = None
         self.clock, self._handlers, self._refusal, self._told_closed = clock, handlers, refusal, on_closed
         self._strangers: dict[Peer, None] = {}
         self._handshake = Handshake(keys, identity, random_bytes, lambda peer: self._strangers.pop(peer, None))
@@ -57,16 +58,16 @@ class Standby:
 
     def attach(self, store: Log, reads: SlaveReads) -> None:
         """Read from this log from now on. Clients' links of an earlier one have to be closed."""
-        self.store, self.stored, self._reads = store, StoredWaits(store), reads
+        self.store, self.stored, self.reads = store, StoredWaits(store), reads
 
     def detach(self) -> None:
         """The log is about to be closed."""
-        self._reads = None
+        self.reads = None
 
     def confirm(self) -> None:
         """Let out the answers that show only what is confirmed by now."""
-        if self._reads is not None and self._reads.held:
-            self._reads.confirm(self._readable_to())
+        if self.reads is not None and self.reads.held:
+            self.reads.confirm(self._readable_to())
 
     def on_connected(self, peer: Peer) -> PeerState:
         """See `Node.on_connected`."""
@@ -76,8 +77,8 @@ class Standby:
     def on_closed(self, peer: Peer) -> None:
         """See `Node.on_closed`."""
         self._strangers.pop(peer, None)
-        if self._reads is not None:
-            self._reads.on_closed(peer)
+        if self.reads is not None:
+            self.reads.on_closed(peer)
         self._told_closed(peer)
 
     def on_room(self, peer: Peer) -> None:
@@ -107,7 +108,7 @@ class Standby:
 
     def _serves_read(self, peer: Peer, op: int, request_id: int, payload: bytes) -> bool:
         """Serve a read of a client; False: it is none, or this log may not be read now. Raises as `on_request`."""
-        if self._reads is None or not self._reads.serve(peer, op, request_id, payload, self._readable_to()):
+        if self.reads is None or not self.reads.serve(peer, op, request_id, payload, self._readable_to()):
             return False
         self.reads_served += 1
         return True
@@ -120,8 +121,8 @@ class Standby:
 
     def turn_end(self) -> None:
         """Records were fetched from the disk: serve the reads that wait for them."""
-        if self._reads is not None:
-            self._reads.turn_end()
+        if self.reads is not None:
+            self.reads.turn_end()
 
     def tick(self, now_ms: int) -> None:
         """Do nothing: check_deadlines() is called often."""
@@ -130,7 +131,7 @@ class Standby:
         """Close the links that have not authenticated in time, and answer the reads whose time is over."""
         now_ms = self.clock.monotonic_ms()
         self.confirm()
-        if self._reads is not None:
-            self._reads.on_time(now_ms)
+        if self.reads is not None:
+            self.reads.on_time(now_ms)
         for peer in [each for each in self._strangers if each.peer_state.deadline_ms <= now_ms]:
             peer.close("did not authenticate in time")

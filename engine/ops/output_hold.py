@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Output commit: what a link shows of the log leaves once it is confirmed. Design: docs/design/0030-replication.md."""
 
 from collections import deque

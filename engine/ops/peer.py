@@ -26,11 +26,13 @@ class PeerState:
         unread: answers with messages that may still be in the connection's output, oldest first: position of their
             end, group, ranges that give the messages back.
         unsynced: APPENDs whose answers wait for a sync; only `engine.ops.append` counts them here.
+        on_stored: takes epoch, end and synced position of a slave's STORED as it comes; None: it is a request. The native
+            form of connections calls it, and makes a request of what it raises for.
         is_held: output waits in the connection until what it shows of the log is confirmed.
     """
 
     __slots__ = (
-        "authenticated", "deadline_ms", "greeting", "is_held", "lane", "name", "role", "unread", "unsynced", "waiting",
+        "authenticated", "deadline_ms", "greeting", "is_held", "lane", "name", "on_stored", "role", "unread", "unsynced", "waiting",
         "window",
     )  # fmt: skip
 
@@ -43,6 +45,7 @@ class PeerState:
         self.unread: deque[tuple[int, str, AckRanges]] = deque()
         self.unsynced = 0
         self.is_held = False
+        self.on_stored: Callable[[int, int, int], None] | None = None
         self.window: ReplyWindow = FORM.ReplyWindow()
 
 

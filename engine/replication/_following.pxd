@@ -6,6 +6,7 @@ from engine.log.write._tail cimport LogTail
 
 cdef class Following:
     cdef object log
+    cdef object syncer                   # knows the synced position
     cdef LogTail tail                    # None: the log has none
     cdef uint32_t epoch
     cdef readonly uint64_t confirmed

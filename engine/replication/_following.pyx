@@ -26,6 +26,7 @@ cdef class Following:
     def __cinit__(self, log, uint32_t epoch, int64_t now_ms):
         tail = getattr(log, "tail", None)
         self.log, self.epoch = log, epoch
+        self.syncer = getattr(log, "syncer", log)
         self.tail = tail if isinstance(tail, LogTail) else None
         self.heard_ms = self.reported_ms = now_ms
         self.unsynced_ms = -1
@@ -71,7 +72,7 @@ cdef class Following:
 
     cdef bint has_news(self, int64_t now_ms) except -1:
         cdef uint64_t end = self.end()
-        cdef uint64_t synced = self.log.durable_position
+        cdef uint64_t synced = self.syncer.durable_position
         if synced >= end:
             self.unsynced_ms = -1
         if (

@@ -13,12 +13,12 @@ from engine.errors import LogError, NotMasterError
 from engine.log.epochs import EpochHistory
 from engine.log.log import Log
 from engine.log.read.raw_batches import RawBatches
-from engine.replication.confirmation import Confirmation, Confirmed
 from engine.replication.follow import FollowStep, ForeignLogError, answer_follow, next_step
 from engine.replication.following import StaleEpochError
 from engine.replication.frames import BytesFrame, Follow, Followed, SegmentFrame, StoredFrame, SyncFrame
-from engine.replication.native import Following
-from engine.replication.shipment import SILENT_MS, Shipment
+from engine.replication.native import Confirmation, Following, Shipment
+from engine.replication.positions import Confirmed
+from engine.replication.shipment import SILENT_MS
 
 NO_RECORD = "this broker has not adopted a record of its group yet"
 
@@ -45,6 +45,8 @@ class GroupBroker:
         is_checked: whether one has looked; None: if the log continues one.
     Attributes:
         torn_at: where a power cut has left damage in the log; None: nowhere.
+        confirmation: up to where this broker answers while it is the master.
+        shipments: slaves that follow, with what each was sent and has told.
     """
 
     def __init__(
@@ -56,8 +58,8 @@ class GroupBroker:
         self.version = 0
         self._record: GroupRecord | None = None
         self._is_alone = False
-        self._confirmation = Confirmation(name)
-        self._shipments: dict[str, Shipment] = {}
+        self.confirmation = Confirmation(name)
+        self.shipments: dict[str, Shipment] = {}
         self._absent_ms: dict[str, int] = {}  # awaited members that do not follow -> since when
         self._following: Following | None = None
         # Damage below is repaired in place; from there on a slave gets all again.
@@ -89,7 +91,7 @@ class GroupBroker:
         if leads and self.torn_at is not None:
             raise UnsoundLogError(self.torn_at)
         if record.epoch != before:
-            self._shipments.clear()
+            self.shipments.clear()
             self.unfollow()
             if leads:
                 self._log.epochs.begin(record.epoch, self._incarnation, self._name)
@@ -98,11 +100,11 @@ class GroupBroker:
         self.version, self._record = version, record
         self._is_alone = leads and not record.awaited
         if leads:
-            self.advance(self._log.end_position, self._log.durable_position)
+            self.confirmation.advance(self._log.end_position, self._log.durable_position)
         if leads or record.master != self._name:  # else it names an earlier process of this broker
-            self._confirmation.adopt(record)
+            self.confirmation.adopt(record)
         self._absent_ms = {
-            name: self._absent_ms.get(name, now_ms) for name in record.awaited if name not in self._shipments
+            name: self._absent_ms.get(name, now_ms) for name in record.awaited if name not in self.shipments
         }
         return record.epoch != before
 
@@ -139,16 +141,9 @@ class GroupBroker:
     @property
     def confirmed(self) -> Confirmed:
         """Positions up to which this broker answers while it is the master."""
-        return self._confirmation.confirmed
+        return self.confirmation.confirmed
 
     # -- as the master
-
-    def advance(self, end: int, synced: int) -> bool:
-        """The log has grown up to `end`, or was synced. Returns whether more is confirmed now."""
-        confirmation = self._confirmation
-        before = confirmation.confirmed
-        confirmation.written(end)
-        return confirmation.synced(synced) is not before
 
     def follow(self, slave: str, asked: Follow, now_ms: int) -> Followed:
         """Answer a FOLLOW; the slave gets frames from now on when it has nothing to cut or to fetch.
@@ -165,14 +160,14 @@ class GroupBroker:
         self.left(slave, now_ms)
         if answer.first <= answer.common == asked.end:
             shipment = Shipment(self._log.raw, asked.incarnation, record.epoch, answer.common, now_ms)
-            self._shipments[slave] = shipment
+            self.shipments[slave] = shipment
             self._absent_ms.pop(slave, None)
-            self._confirmation.stored(slave, shipment.stored)
+            self.confirmation.stored(slave, asked.incarnation, shipment.stored, 0)
         return answer
 
     def left(self, slave: str, now_ms: int) -> None:
         """The slave's link is closed: it is lost at once. One that has not come yet is lost after SILENT_MS."""
-        known = self._shipments.pop(slave, None)
+        known = self.shipments.pop(slave, None)
         if known is not None and self._record is not None and slave in self._record.awaited:
             self._absent_ms[slave] = now_ms - SILENT_MS
 
@@ -183,27 +178,23 @@ class GroupBroker:
     @property
     def slaves(self) -> list[str]:
         """Those that follow."""
-        return list(self._shipments)
-
-    @property
-    def shipments(self) -> list[tuple[str, Shipment]]:
-        """Those that follow, with what each was sent and has told."""
-        return list(self._shipments.items())
+        return list(self.shipments)
 
     def frames(self, slave: str, now_ms: int) -> Iterator[SegmentFrame | BytesFrame]:
         """Yield the frames to send to the slave now; none when it does not follow. Raises as `Shipment.next_frame`."""
-        while (shipment := self._shipments.get(slave)) is not None:
+        while (shipment := self.shipments.get(slave)) is not None:
             frame = shipment.next_frame(self.confirmed.memory, now_ms)
             if frame is None:
                 return
             yield frame
 
-    def stored(self, slave: str, frame: StoredFrame, now_ms: int) -> Confirmed:
-        """A slave has told what it has. Raises PayloadError: its link has to end."""
-        shipment = self._shipments.get(slave)
+    def stored(self, slave: str, epoch: int, end: int, synced: int, now_ms: int) -> bool:
+        """A slave has told what it has. Returns whether more is confirmed. Raises PayloadError: its link has to end."""
+        shipment = self.shipments.get(slave)
         if shipment is None:
-            return self.confirmed
-        return self._confirmation.stored(slave, shipment.told(frame, now_ms))
+            return False
+        shipment.told(epoch, end, synced, now_ms)
+        return self.confirmation.stored(slave, shipment.incarnation, end, synced)
 
     def _led(self) -> GroupRecord:
         if self._record is None or not self.is_master:
@@ -264,8 +255,8 @@ class GroupBroker:
         Only confirmed bytes count: a member that came to have others there would have lost what was acknowledged.
         """
         if self.is_master:
-            shipment = self._shipments.get(other)
-            return 0 if shipment is None else min(shipment.stored.end, self.confirmed.memory)
+            shipment = self.shipments.get(other)
+            return 0 if shipment is None else min(shipment.stored, self.confirmed.memory)
         return self.followed if other == self.master else 0
 
     def sync_frame(self) -> SyncFrame:
@@ -314,7 +305,7 @@ class GroupBroker:
         synced = self.confirmed.replicated_fsync if self.is_master else 0
         return BrokerReport(
             self._incarnation, self.version, log.log_id.hex(), history.point(end), history.point(synced),
-            self._continues, self._confirmation.is_settled,
+            self._continues, self.confirmation.is_settled,
             following is not None and following.silent_ms(now_ms) < SILENT_MS, self._followers(now_ms),
         )  # fmt: skip
 
@@ -325,10 +316,10 @@ class GroupBroker:
         for name, since_ms in self._absent_ms.items():
             is_lost = now_ms - since_ms >= SILENT_MS
             found[name] = FollowerReport(self._record.awaited[name], end, is_lost, False)
-        for name, each in self._shipments.items():
+        for name, each in self.shipments.items():
             is_lost = each.is_silent(now_ms) or each.is_stalled(now_ms)
-            has_all = self._confirmation.has_all(name)
-            gap = end - each.stored.end
-            since_ms = self._log.raw.stored_at_ms(each.stored.end) if gap else 0
-            found[name] = FollowerReport(each.stored.incarnation, gap, is_lost, has_all, since_ms)
+            has_all = self.confirmation.has_all(name)
+            gap = end - each.stored
+            since_ms = self._log.raw.stored_at_ms(each.stored) if gap else 0
+            found[name] = FollowerReport(each.incarnation, gap, is_lost, has_all, since_ms)
         return found

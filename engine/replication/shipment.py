@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Shipment: what a master has sent to one slave, and what the slave has told. Design: docs/design/0030-replication.md.
 
 A slave answers at the end of each turn in which it took bytes, so silence and lack of progress are told apart: one that
@@ -8,8 +9,7 @@ from typing import Protocol
 
 from engine.link.errors import PayloadError
 from engine.log.format import SEGMENT_HEADER_SIZE
-from engine.replication.confirmation import StoredEnd
-from engine.replication.frames import BytesFrame, SegmentFrame, StoredFrame
+from engine.replication.frames import BytesFrame, SegmentFrame
 
 WINDOW_BYTES = 8 << 20
 """Maximum bytes on their way to one slave."""
@@ -42,18 +42,19 @@ class Shipment:
 
     Attributes:
         sent: position up to which bytes were sent.
-        stored: what the slave has told.
+        stored, synced: what the slave has told: bytes below are written there, and on its disk.
     """
 
     def __init__(self, log: ShippedLog, incarnation: int, epoch: int, position: int, now_ms: int) -> None:
-        self._log, self.epoch, self.sent = log, epoch, position
-        self.stored = StoredEnd(incarnation, position, 0)
+        self._log, self.incarnation, self.epoch = log, incarnation, epoch
+        self.sent = self.stored = position
+        self.synced = 0
         self._sent_ms = self._told_ms = self._moved_ms = now_ms
 
     @property
     def room(self) -> int:
         """Bytes that may be sent now."""
-        return max(0, WINDOW_BYTES - (self.sent - self.stored.end))
+        return max(0, WINDOW_BYTES - (self.sent - self.stored))
 
     def next_frame(self, confirmed: int, now_ms: int) -> SegmentFrame | BytesFrame | None:
         """The next frame to send, which counts as sent then; None: nothing is to be sent now.
@@ -84,24 +85,22 @@ class Shipment:
         self._take(position, now_ms)
 
     def _take(self, position: int, now_ms: int) -> None:
-        if self.sent == self.stored.end:
+        if self.sent == self.stored:
             self._moved_ms = now_ms  # nothing waited before
         self.sent, self._sent_ms = position, now_ms
 
-    def told(self, frame: StoredFrame, now_ms: int) -> StoredEnd:
+    def told(self, epoch: int, end: int, synced: int, now_ms: int) -> None:
         """Note a STORED. Raises PayloadError: it is of another epoch, falls, or is above what was sent."""
-        if frame.epoch != self.epoch:
-            raise PayloadError(f"STORED: of epoch {frame.epoch}, and the slave follows in epoch {self.epoch}")
-        if frame.end > self.sent:
-            raise PayloadError(f"STORED: up to {frame.end}, and {self.sent} was sent")
-        before = self.stored
-        if frame.end < before.end or frame.synced < before.synced:
-            raise PayloadError(f"STORED: {frame.end} and {frame.synced} synced, after {before.end} and {before.synced}")
-        if frame.end > before.end:
+        if epoch != self.epoch:
+            raise PayloadError(f"STORED: of epoch {epoch}, and the slave follows in epoch {self.epoch}")
+        if end > self.sent:
+            raise PayloadError(f"STORED: up to {end}, and {self.sent} was sent")
+        if end < self.stored or synced < self.synced:
+            raise PayloadError(f"STORED: {end} and {synced} synced, after {self.stored} and {self.synced}")
+        if end > self.stored:
             self._moved_ms = now_ms
         self._told_ms = now_ms
-        self.stored = StoredEnd(before.incarnation, frame.end, frame.synced)
-        return self.stored
+        self.stored, self.synced = end, synced
 
     @property
     def heartbeat_at_ms(self) -> int:
@@ -114,4 +113,4 @@ class Shipment:
 
     def is_stalled(self, now_ms: int) -> bool:
         """Whether sent bytes wait for the slave, and it has taken none for too long."""
-        return self.stored.end < self.sent and now_ms - self._moved_ms >= STALLED_MS
+        return self.stored < self.sent and now_ms - self._moved_ms >= STALLED_MS

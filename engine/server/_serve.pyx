@@ -35,6 +35,7 @@ from engine.link.constants cimport (
     OP_APPEND,
     OP_PULL,
     OP_READ,
+    OP_STORED,
 )
 from engine.log.write._append cimport Appender
 
@@ -45,6 +46,7 @@ from engine.ops.output_hold import hold_of
 
 cdef enum:
     APPEND_END_SIZE = 8           # the log's end, after the results of an answer
+    STORED_SIZE = 20              # u32 epoch, u64 end, u64 synced
     REQUESTS_NS = 100_000         # time limit for requests per turn
     UNSENT_MAX = 1 << 20          # output of a link above which only small answers are added: the next one waits for all of it
 
@@ -216,7 +218,7 @@ cdef class Turn(TurnEnd):
             # Outputs are written in this order: a message that a pull waits for leaves before the answer to its
             # producer.
             try:
-                self.node.on_appended(self.appender.take_woken())
+                self.wake()
             except Exception:
                 log.exception("waking pulls failed")  # the producers are still answered
         for each in staged:
@@ -229,7 +231,12 @@ cdef class Turn(TurnEnd):
             for connection in roomy:
                 if not (<LinkConnection>connection).is_closed:
                     self.node.on_room(connection)
-        self.node.on_appended(self.appender.take_woken())  # a request may have appended, too
+        return self.wake()  # a request may have appended, too
+
+    cdef int wake(self) except -1:
+        woken = self.appender.take_woken()
+        if woken:
+            self.node.on_appended(woken)
         return 0
 
     cdef int run_requests(self) except -1:
@@ -276,8 +283,29 @@ cdef class LinkConnection(Connection):
             return 0
         if frame[0] == OP_APPEND:
             return self.turn.stage(self, request_id, frame + FRAME_REST_SIZE, size - FRAME_REST_SIZE)
+        if frame[0] == OP_STORED and size == FRAME_REST_SIZE + STORED_SIZE and self.took_stored(frame + FRAME_REST_SIZE):
+            return 0
         self.turn.requests.append((self, frame[0], request_id, frame[FRAME_REST_SIZE:size]))
         return reactor_of().at_turn_end(self.turn)
+
+    cdef bint took_stored(self, const unsigned char* payload) except -1:
+        """Pass on what a slave has told, before the turn's end: what it confirms leaves in this turn, too.
+
+        What is wrong with a STORED, the operation finds again and says.
+        """
+        cdef uint64_t end, synced
+        on_stored = self.peer_state.on_stored
+        if on_stored is None:
+            return False
+        memcpy(&end, payload + 4, 8)
+        memcpy(&synced, payload + 12, 8)
+        if synced > end:
+            return False
+        try:
+            on_stored(get32(payload), end, synced)
+        except Exception:
+            return False
+        return True
 
     cdef int flush(self) except -1:
         # Only new output is noted: otherwise a slow reader of a long output would make an entry per turn.

@@ -14,7 +14,7 @@ from engine.client.rpc import RpcClient
 from engine.link import layout
 from engine.link.proof import ADMIN_ROLE, CONTROLLER_ROLE, REPLICA_ROLE, client_proof, engine_proof
 from engine.link.pull import decode_answer, encode_pull
-from engine.ops.output_hold import OutputHold
+from engine.ops.native import OutputHold
 from engine.server import server as server_module
 from engine.server.native import NATIVE
 from tests import link_bytes as raw

@@ -52,6 +52,7 @@ class LogApply:
 
     Attributes:
         tail: takes most bytes, without an object per batch.
+        syncer: knows the synced position.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class LogApply:
         self._env, self._batches, self._appender = env, batches, appender
         self._segments, self._roller = segments, roller
         self._view, self._catalogue, self._checkpoints = view, catalogue, checkpoints
-        self._durability, self._epochs = durability, epochs
+        self.syncer, self._epochs = durability.syncer, epochs
 
     @property
     def newest_ms(self) -> int:
@@ -80,7 +81,7 @@ class LogApply:
     @property
     def durable_position(self) -> int:
         """Bytes below are synced."""
-        return self._durability.durable_position
+        return self.syncer.durable_position
 
     def go_on(self, now_ms: int) -> None:
         """Continue after this log itself has appended, no batch with a later time than this; all that fired is marked."""

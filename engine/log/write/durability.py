@@ -17,13 +17,14 @@ class Durability:
     below are on all nodes that a master waits for.
 
     Attributes:
+        syncer: knows the synced position first; for what asks for it in every turn.
         when_confirmed: calls back once bytes below a position are confirmed; None: there are no other nodes.
     """
 
     when_confirmed: Callable[[int, Callable[[], None]], None] | None = None
 
     def __init__(self, appender: Appender, segments: LogSegments, syncer: Syncer) -> None:
-        self._appender, self._segments, self._syncer = appender, segments, syncer
+        self._appender, self._segments, self.syncer = appender, segments, syncer
         self._prefill = Prefill()
 
     @property
@@ -34,7 +35,7 @@ class Durability:
     @property
     def durable_position(self) -> int:
         """Bytes below are synced."""
-        return self._syncer.durable_position
+        return self.syncer.durable_position
 
     def when_durable(self, position: int, callback: Callable[[], None]) -> None:
         """Call `callback()` once all bytes below `position` are synced: at once when they are, else from the loop.
@@ -48,6 +49,6 @@ class Durability:
     def when_synced(self, position: int, callback: Callable[[], None]) -> None:
         """As `when_durable`, by this node alone."""
         end_position = self._appender.end_position
-        if position > self._syncer.durable_position:
+        if position > self.syncer.durable_position:
             self._prefill.extend(self._segments.active, end_position)
-        self._syncer.when_durable(position, end_position, callback)
+        self.syncer.when_durable(position, end_position, callback)

@@ -162,7 +162,7 @@ class Broker(Process):
 
     def after_call(self) -> None:
         if self.core is not None:
-            self.core.turn()
+            self.core.turns.run()
             self.cluster.checks.turn(self)
 
     def _tick(self) -> None:

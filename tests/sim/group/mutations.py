@@ -8,7 +8,7 @@ from tests.sim.mutations import Mutant
 _CONFIRMATION = (
     Mutant(
         "confirms without a member that is lost", "engine.replication.confirmation",
-        "            if stored is None:\n                return self.confirmed\n",
+        "            if stored is None:\n                return False\n",
         "            if stored is None:\n                continue\n",
     ),
     Mutant(
@@ -145,9 +145,9 @@ _BROKER = (
         "        self.register()\n        self._host.role_is_due()\n", "        self._host.role_is_due()\n",
     ),
     Mutant(
-        "a master does not ship what it wrote in its own turn", "engine.broker.core",
-        "        self.confirm()\n        self.ops.send_frames()\n\n    def tick", "        self.confirm()\n\n    def tick",
-        (("            self.confirm()\n            self.ops.send_frames()\n", "            self.confirm()\n"),),
+        "a master does not ship what it wrote in its own turn", "engine.broker.broker_turn",
+        "        self.ship()\n\n    def stored", "\n    def stored",
+        (("        self.ship()\n\n    def follows", "\n    def follows"),),
     ),
 )  # fmt: skip
 _LOG = (

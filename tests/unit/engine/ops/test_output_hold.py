@@ -3,10 +3,18 @@
 import gc
 import weakref
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.ops.output_hold import OutputHold
+from engine.ops import native, output_hold
+
+FORMS = {"reference": output_hold.OutputHold} | ({"native": native.OutputHold} if native.NATIVE else {})
+
+
+@pytest.fixture(params=FORMS)
+def form(request) -> type:
+    return FORMS[request.param]
 
 
 class Link:
@@ -25,9 +33,9 @@ class Link:
 class Broker:
     """A log that grows, and its links."""
 
-    def __init__(self, links: int) -> None:
+    def __init__(self, form: type, links: int) -> None:
         self.end = self.confirmed = 0
-        self.hold = OutputHold(lambda: self.end)
+        self.hold = form(lambda: self.end)
         self.links = [Link() for _ in range(links)]
 
     def flush(self, link: Link, size: int = 10) -> None:
@@ -59,9 +67,10 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.parametrize("name", FORMS)
 @given(STEPS)
-def test_output_leaves_exactly_when_all_that_it_may_show_is_confirmed(steps):
-    broker = Broker(4)
+def test_output_leaves_exactly_when_all_that_it_may_show_is_confirmed(name, steps):
+    broker = Broker(FORMS[name], 4)
     for kind, number in steps:
         if kind == "append":
             broker.end += number
@@ -80,8 +89,8 @@ def test_output_leaves_exactly_when_all_that_it_may_show_is_confirmed(steps):
     assert [link.sent for link in broker.links] == [link.queued for link in broker.links]
 
 
-def test_a_lower_position_than_before_changes_nothing():
-    broker = Broker(1)
+def test_a_lower_position_than_before_changes_nothing(form):
+    broker = Broker(form, 1)
     broker.end = 10
     broker.confirm(10)
     broker.confirm(5)
@@ -90,8 +99,8 @@ def test_a_lower_position_than_before_changes_nothing():
     assert broker.links[0].sent == 10
 
 
-def test_flushes_of_one_link_at_one_end_of_the_log_are_one_entry_whatever_other_links_do():
-    broker = Broker(3)
+def test_flushes_of_one_link_at_one_end_of_the_log_are_one_entry_whatever_other_links_do(form):
+    broker = Broker(form, 3)
     broker.end = 100
     for _ in range(1_000):
         for link in broker.links:
@@ -104,8 +113,8 @@ def test_flushes_of_one_link_at_one_end_of_the_log_are_one_entry_whatever_other_
     assert [link.released for link in broker.links] == [[10_000]] * 3
 
 
-def test_a_flush_behind_held_output_is_held_even_when_the_log_seems_shorter():
-    broker = Broker(1)
+def test_a_flush_behind_held_output_is_held_even_when_the_log_seems_shorter(form):
+    broker = Broker(form, 1)
     broker.end = 100
     broker.flush(broker.links[0])
     broker.end = 0
@@ -115,8 +124,8 @@ def test_a_flush_behind_held_output_is_held_even_when_the_log_seems_shorter():
     assert broker.links[0].sent == 20
 
 
-def test_closed_links_are_forgotten_while_nothing_is_confirmed():
-    broker = Broker(1)
+def test_closed_links_are_forgotten_while_nothing_is_confirmed(form):
+    broker = Broker(form, 1)
     seen = []
     for _ in range(10_000):
         broker.end += 1
@@ -137,8 +146,8 @@ def test_closed_links_are_forgotten_while_nothing_is_confirmed():
     assert len(broker.hold) == 0 and broker.links[0].sent == 100_000
 
 
-def test_a_dropped_link_that_held_nothing_changes_nothing():
-    broker = Broker(1)
+def test_a_dropped_link_that_held_nothing_changes_nothing(form):
+    broker = Broker(form, 1)
     broker.hold.drop(broker.links[0])
     broker.end = 5
     broker.flush(broker.links[0])

@@ -1,13 +1,17 @@
 """A master confirms nothing that a member it waits for does not have, and takes nothing back."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from common.cluster.group_record import GroupRecord, GroupState
-from engine.replication.confirmation import NOTHING, Confirmation, Confirmed, StoredEnd
+from engine.replication import confirmation, native
+from engine.replication.positions import NOTHING, Confirmed
+
+FORMS = {"reference": confirmation.Confirmation} | ({"native": native.Confirmation} if native.NATIVE else {})
 
 LONE = GroupRecord(1, GroupState.SINGLE_MASTER, "a", {"a": 1})
 JOINING = replace(LONE, state=GroupState.SEMI_SYNC, joining={"b": 2})
@@ -16,9 +20,9 @@ ALONE_AGAIN = replace(LONE, epoch=2)
 THREE = replace(PAIR, in_sync={"a": 1, "b": 2, "c": 3})
 
 
-@pytest.fixture
-def master() -> Confirmation:
-    made = Confirmation("a")
+@pytest.fixture(params=FORMS)
+def master(request) -> confirmation.Confirmation:
+    made = FORMS[request.param]("a")
     made.written(100)
     made.synced(60)
     return made
@@ -29,33 +33,44 @@ def test_nothing_is_confirmed_before_a_record_is_adopted(master):
 
 
 def test_a_lone_master_confirms_nothing_before_all_that_it_had_is_synced(master):
-    assert master.adopt(LONE) == NOTHING
+    master.adopt(LONE)
+    assert master.confirmed == NOTHING
     master.written(120)
-    assert master.synced(99) == NOTHING
-    assert master.synced(100) == Confirmed(120, 100, 100, 100) and master.is_settled
+    master.synced(99)
+    assert master.confirmed == NOTHING
+    master.synced(100)
+    assert master.confirmed == Confirmed(120, 100, 100, 100) and master.is_settled
 
 
 def test_a_master_with_a_slave_waits_for_it(master):
-    assert master.adopt(PAIR) == NOTHING
-    assert master.stored("b", StoredEnd(2, 80, 10)) == Confirmed(80, 60, 80, 10)
-    assert master.synced(200) == Confirmed(80, 80, 80, 10)
-    assert master.stored("b", StoredEnd(2, 500, 500)) == Confirmed(100, 100, 100, 100)
+    master.adopt(PAIR)
+    assert master.confirmed == NOTHING
+    master.stored("b", 2, 80, 10)
+    assert master.confirmed == Confirmed(80, 60, 80, 10)
+    master.synced(200)
+    assert master.confirmed == Confirmed(80, 80, 80, 10)
+    master.stored("b", 2, 500, 500)
+    assert master.confirmed == Confirmed(100, 100, 100, 100)
 
 
 def test_a_slave_that_has_restarted_is_another_member(master):
     master.adopt(PAIR)
-    master.stored("b", StoredEnd(2, 80, 80))
-    assert master.stored("b", StoredEnd(3, 100, 100)) == Confirmed(80, 60, 80, 60)
+    master.stored("b", 2, 80, 80)
+    master.stored("b", 3, 100, 100)
+    assert master.confirmed == Confirmed(80, 60, 80, 60)
 
 
 def test_a_silent_slave_holds_back_everything_until_a_record_drops_it(master):
     master.adopt(PAIR)
-    master.stored("b", StoredEnd(2, 100, 100))
+    master.stored("b", 2, 100, 100)
     master.written(300)
-    assert master.synced(300) == Confirmed(100, 100, 100, 100)
+    master.synced(300)
+    assert master.confirmed == Confirmed(100, 100, 100, 100)
     master.written(310)
-    assert master.adopt(ALONE_AGAIN) == Confirmed(100, 100, 100, 100)
-    assert master.synced(310) == Confirmed(310, 310, 310, 310)
+    master.adopt(ALONE_AGAIN)
+    assert master.confirmed == Confirmed(100, 100, 100, 100)
+    master.synced(310)
+    assert master.confirmed == Confirmed(310, 310, 310, 310)
 
 
 def test_a_member_that_joins_is_waited_for_and_makes_nothing_less_durable(master):
@@ -64,9 +79,10 @@ def test_a_member_that_joins_is_waited_for_and_makes_nothing_less_durable(master
     master.adopt(JOINING)
     master.written(200)
     assert master.confirmed.memory == 100 and not master.has_all("b")
-    assert master.stored("b", StoredEnd(2, 150, 99)) == Confirmed(150, 100, 100, 100)
+    master.stored("b", 2, 150, 99)
+    assert master.confirmed == Confirmed(150, 100, 100, 100)
     assert not master.has_all("b"), "it would lack what the record's floor names, after a power cut"
-    master.stored("b", StoredEnd(2, 150, 100))
+    master.stored("b", 2, 150, 100)
     assert master.has_all("b")
 
 
@@ -74,20 +90,24 @@ def test_what_was_confirmed_stays_so_when_a_member_that_is_behind_joins(master):
     master.adopt(LONE)
     master.synced(100)
     master.adopt(JOINING)
-    assert master.stored("b", StoredEnd(2, 10, 10)) == Confirmed(100, 100, 100, 100)
+    master.stored("b", 2, 10, 10)
+    assert master.confirmed == Confirmed(100, 100, 100, 100)
 
 
 def test_the_slowest_of_several_members_counts(master):
     master.adopt(THREE)
-    master.stored("b", StoredEnd(2, 90, 90))
-    assert master.stored("c", StoredEnd(3, 70, 50)) == Confirmed(70, 60, 70, 50)
+    master.stored("b", 2, 90, 90)
+    master.stored("c", 3, 70, 50)
+    assert master.confirmed == Confirmed(70, 60, 70, 50)
 
 
 def test_a_deposed_master_confirms_nothing_more(master):
     master.adopt(PAIR)
-    master.stored("b", StoredEnd(2, 50, 50))
-    assert master.adopt(replace(PAIR, epoch=2, master="b")) == Confirmed(50, 50, 50, 50)
-    assert master.stored("b", StoredEnd(2, 100, 100)) == Confirmed(50, 50, 50, 50)
+    master.stored("b", 2, 50, 50)
+    master.adopt(replace(PAIR, epoch=2, master="b"))
+    assert master.confirmed == Confirmed(50, 50, 50, 50)
+    master.stored("b", 2, 100, 100)
+    assert master.confirmed == Confirmed(50, 50, 50, 50)
     assert not master.is_settled
 
 
@@ -99,9 +119,18 @@ STEPS = st.one_of(
 )
 
 
+def test_a_step_that_confirms_nothing_more_says_so(master):
+    master.adopt(PAIR)
+    assert not master.advance(120, 70)
+    master.stored("b", 2, 120, 0)
+    assert not master.advance(130, 70) and master.advance(130, 71)
+    assert master.confirmed == Confirmed(120, 71, 120, 0)
+
+
+@pytest.mark.parametrize("form", FORMS)
 @given(st.lists(STEPS, max_size=40))
-def test_whatever_happens_no_step_confirms_what_a_member_lacks(steps):
-    master, record, end, synced, told = Confirmation("a"), None, 0, 0, {}
+def test_whatever_happens_no_step_confirms_what_a_member_lacks(form, steps):
+    master, record, end, synced, told = FORMS[form]("a"), None, 0, 0, {}
     before = NOTHING
     for kind, *rest in steps:
         if kind == "written":
@@ -117,8 +146,8 @@ def test_whatever_happens_no_step_confirms_what_a_member_lacks(steps):
             master.adopt(record)
         else:
             member, incarnation, stored, durable = rest
-            told[member] = StoredEnd(incarnation, stored, min(stored, durable))
-            master.stored(member, told[member])
+            told[member] = SimpleNamespace(incarnation=incarnation, end=stored, synced=min(stored, durable))
+            master.stored(member, incarnation, stored, min(stored, durable))
         now = master.confirmed
         assert all(each >= last for each, last in zip(now, before, strict=True)) and max(now) == now.memory <= end
         if now.memory > before.memory:

@@ -141,7 +141,7 @@ class Group:
         if (stored := node.tell(self.now_ms)) is not None:
             back.append((self.now_ms + self.random.randint(0, 30), stored))
         while back and back[0][0] <= self.now_ms:
-            self.nodes[self.masters[slave]].broker.stored(slave, back.popleft()[1], self.now_ms)
+            self.nodes[self.masters[slave]].broker.stored(slave, *back.popleft()[1], self.now_ms)
 
     # -- steps
 
@@ -153,7 +153,7 @@ class Group:
         if not node.machine.log.topics():
             node.machine.log.create_topics([("first", 4)])
         node.machine.append(1, 0, body)
-        node.broker.advance(node.machine.log.end_position, node.machine.log.durable_position)
+        node.broker.confirmation.advance(node.machine.log.end_position, node.machine.log.durable_position)
         self.waiting.append((node.name, node.incarnation, node.machine.log.end_position, body))
 
     def answer(self) -> None:
@@ -174,7 +174,7 @@ class Group:
     def sync(self, node: Node) -> None:
         assert node.machine.durable()
         if node.broker.is_master:
-            node.broker.advance(node.machine.log.end_position, node.machine.log.durable_position)
+            node.broker.confirmation.advance(node.machine.log.end_position, node.machine.log.durable_position)
 
     def step(self, has_faults: bool) -> None:
         random, node = self.random, self.nodes[self.random.choice(NAMES)]

@@ -3,9 +3,11 @@
 import pytest
 
 from engine.link.errors import PayloadError
-from engine.replication.confirmation import StoredEnd
-from engine.replication.frames import BytesFrame, SegmentFrame, StoredFrame
+from engine.replication import native, shipment
+from engine.replication.frames import BytesFrame, SegmentFrame
 from engine.replication.shipment import FRAME_BYTES, HEARTBEAT_MS, SILENT_MS, STALLED_MS, WINDOW_BYTES, Shipment
+
+FORMS = {"reference": shipment.Shipment} | ({"native": native.Shipment} if native.NATIVE else {})
 
 EPOCH = 7
 SEGMENT = 32 << 20
@@ -30,9 +32,9 @@ def log() -> ZeroLog:
     return ZeroLog()
 
 
-@pytest.fixture
-def slave(log) -> Shipment:
-    return Shipment(log, incarnation=5, epoch=EPOCH, position=64, now_ms=1000)
+@pytest.fixture(params=FORMS)
+def slave(log, request) -> Shipment:
+    return FORMS[request.param](log, incarnation=5, epoch=EPOCH, position=64, now_ms=1000)
 
 
 def sent(slave: Shipment, now_ms: int = 1000) -> list[SegmentFrame | BytesFrame]:
@@ -48,8 +50,15 @@ def test_bytes_go_in_frames_until_the_window_is_full_and_on_when_the_slave_has_t
     assert sum(len(frame.data) for frame in frames) == WINDOW_BYTES
     assert {len(frame.data) for frame in frames} == {FRAME_BYTES} and frames[1].position == 64 + FRAME_BYTES
     assert {(frame.epoch, frame.confirmed) for frame in frames} == {(EPOCH, 50)}
-    slave.told(StoredFrame(EPOCH, 64 + FRAME_BYTES, 0), 1001)
+    slave.told(EPOCH, 64 + FRAME_BYTES, 0, 1001)
     assert [frame.position for frame in sent(slave, 1001)] == [64 + WINDOW_BYTES]
+
+
+def test_bytes_that_another_sends_count_as_sent(slave, log):
+    assert slave.is_idle(64, 1000) and not slave.is_idle(72, 1000) and not slave.is_idle(64, 1000 + HEARTBEAT_MS)
+    log.end_position = 1064
+    slave.took(1064, 1000)
+    assert slave.room == WINDOW_BYTES - 1000 and slave.is_idle(1064, 1000) and sent(slave) == []
 
 
 def test_the_header_of_the_next_segment_goes_between_the_bytes_of_both(slave, log):
@@ -57,7 +66,7 @@ def test_the_header_of_the_next_segment_goes_between_the_bytes_of_both(slave, lo
     frames = []
     while slave.sent != log.end_position:
         frames += sent(slave)
-        slave.told(StoredFrame(EPOCH, slave.sent, 0), 1000)
+        slave.told(EPOCH, slave.sent, 0, 1000)
     assert isinstance(frames[-2], SegmentFrame) and frames[-1] == BytesFrame(EPOCH, SEGMENT + 64, 50, bytes(36))
 
 
@@ -70,22 +79,23 @@ def test_without_bytes_a_heartbeat_goes_after_100_ms_of_silence(slave):
 def test_what_the_slave_tells_is_kept_with_its_incarnation(slave, log):
     log.end_position = 1000
     sent(slave)
-    assert slave.told(StoredFrame(EPOCH, 700, 300), 1001) == StoredEnd(5, 700, 300) == slave.stored
+    slave.told(EPOCH, 700, 300, 1001)
+    assert (slave.incarnation, slave.stored, slave.synced) == (5, 700, 300)
 
 
 @pytest.mark.parametrize("wrong", [(EPOCH - 1, 700, 0), (EPOCH, 1001, 0), (EPOCH, 499, 0), (EPOCH, 600, 399)])
 def test_a_stored_that_cannot_be_is_refused_and_changes_nothing(slave, log, wrong):
     log.end_position = 1000
     sent(slave)
-    before = slave.told(StoredFrame(EPOCH, 500, 400), 1001)
+    slave.told(EPOCH, 500, 400, 1001)
     with pytest.raises(PayloadError, match="STORED"):
-        slave.told(StoredFrame(*wrong), 1002)
-    assert slave.stored == before
+        slave.told(*wrong, 1002)
+    assert (slave.stored, slave.synced) == (500, 400)
 
 
 def test_a_slave_is_silent_when_nothing_comes_from_it(slave):
     assert not slave.is_silent(1000 + SILENT_MS - 1) and slave.is_silent(1000 + SILENT_MS)
-    slave.told(StoredFrame(EPOCH, 64, 0), 1500)
+    slave.told(EPOCH, 64, 0, 1500)
     assert not slave.is_silent(1500 + SILENT_MS - 1)
 
 
@@ -93,9 +103,9 @@ def test_a_slave_is_stalled_when_bytes_wait_for_it_and_it_takes_none(slave, log)
     assert not slave.is_stalled(9000), "nothing waits"
     log.end_position = 1000
     sent(slave, 9000)
-    slave.told(StoredFrame(EPOCH, 64, 0), 9000 + STALLED_MS - 1)
+    slave.told(EPOCH, 64, 0, 9000 + STALLED_MS - 1)
     assert not slave.is_stalled(9000 + STALLED_MS - 1) and slave.is_stalled(9000 + STALLED_MS)
-    slave.told(StoredFrame(EPOCH, 65, 0), 9600)
+    slave.told(EPOCH, 65, 0, 9600)
     assert not slave.is_stalled(9600 + STALLED_MS - 1) and slave.is_stalled(9600 + STALLED_MS)
-    slave.told(StoredFrame(EPOCH, 1000, 0), 9700)
+    slave.told(EPOCH, 1000, 0, 9700)
     assert not slave.is_stalled(99_000)

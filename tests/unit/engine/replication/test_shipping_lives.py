@@ -59,7 +59,7 @@ class World:
     def send(self, random: Random) -> None:
         while (frame := self.shipment.next_frame(self.confirmation.confirmed.memory, self.now_ms)) is not None:
             self.forth.append((self.due(self.forth, random), type(frame).decode(frame.encode())))
-        assert self.shipment.sent - self.shipment.stored.end <= WINDOW + self.pair.master.config.segment_bytes
+        assert self.shipment.sent - self.shipment.stored <= WINDOW + self.pair.master.config.segment_bytes
 
     def due(self, line: deque, random: Random) -> int:
         return max(self.now_ms + random.randint(1, 40), line[-1][0] if line else 0)
@@ -78,7 +78,9 @@ class World:
         if (stored := self.following.report(self.now_ms)) is not None:
             self.back.append((self.due(self.back, random), StoredFrame.decode(stored.encode())))
         while self.back and self.back[0][0] <= self.now_ms:
-            self.confirmation.stored("b", self.shipment.told(self.back.popleft()[1], self.now_ms))
+            told = self.back.popleft()[1]
+            self.shipment.told(*told, self.now_ms)
+            self.confirmation.stored("b", self.shipment.incarnation, told.end, told.synced)
 
     def restart_slave(self) -> None:
         """kill -9: what it has stays, and it is another member, which a new record lets join."""
@@ -87,7 +89,7 @@ class World:
         self.incarnation += 1
         self.connect()
         before = self.confirmation.confirmed
-        self.confirmation.stored("b", self.shipment.stored)
+        self.confirmation.stored("b", self.incarnation, self.shipment.stored, 0)
         assert self.confirmation.confirmed == before, "another process is no member"
         self.record = replace(self.record, in_sync={"a": 1}, joining={"b": self.incarnation})
         self.confirmation.adopt(self.record)
