@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""BYTES of the log's end, read from the file into a slave's output. Reference: `Shipment.next_frame` and `Peer.send_frame`."""
+"""BYTES of the log's end, from the last write or the file into a slave's output. Reference: `Shipment.next_frame` and `Peer.send_frame`."""
 
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -40,13 +40,17 @@ cdef uint64_t queue_tail(
     cdef uint32_t rest = <uint32_t>(FRAME_REST_SIZE + BYTES_HEAD_SIZE + size)
     cdef unsigned char* out
     cdef unsigned char* data
+    cdef const unsigned char* written
     if peer.is_closed or appender.fd < 0 or position < appender.segment_base + SEGMENT_HEADER_SIZE or position >= end:
         return 0
     if size > bytes_max or size < BATCH_HEADER_SIZE:
         return 0
     out = peer.out_reserve(FRAME_HEADER_SIZE + BYTES_HEAD_SIZE + size)
     data = out + FRAME_HEADER_SIZE + BYTES_HEAD_SIZE
-    if pread(appender.fd, data, size, position - appender.segment_base) != <ssize_t>size:
+    written = appender.last_written(position)
+    if written != NULL:
+        memcpy(data, written, size)
+    elif pread(appender.fd, data, size, position - appender.segment_base) != <ssize_t>size:
         return 0
     if (<BatchHeader*>data).magic != BATCH_MAGIC:
         return 0

@@ -38,6 +38,10 @@ cdef class Appender(KnownQueues):
     cdef int stage_frame(self, const unsigned char* batches, size_t size, uint32_t count, int64_t now_ms, unsigned char* results) except -1
     cdef int commit(self) except -1
 
+    # The bytes from the position to the end, when the last write left all of them in memory; NULL: it did not, or the
+    # next batches lie there. The address is valid until the next call.
+    cdef const unsigned char* last_written(self, uint64_t position) noexcept
+
     cdef readonly uint64_t last_at           # byte address of the last written batch in its segment, 0: none
     cdef readonly uint32_t last_crc          # its checksum
 
@@ -58,6 +62,8 @@ cdef class Appender(KnownQueues):
     cdef Watches watches
     cdef uint8_t* staging
     cdef size_t staged
+    cdef size_t kept                         # bytes below `kept_end` that are at the start of `staging`, 0: none
+    cdef uint64_t kept_end
     cdef iovec* parts
     cdef int part_count
     cdef uint64_t* undo

@@ -296,6 +296,12 @@ cdef class Appender(KnownQueues):
             raise PartlyWrittenError(f"{self.file.path}: an earlier write of this turn was refused")
         return 0
 
+    cdef const unsigned char* last_written(self, uint64_t position) noexcept:
+        cdef uint64_t size = self.end_position - position
+        if self.part_count or self.kept_end != self.end_position or size > self.kept:
+            return NULL
+        return self.staging + (self.kept - size)
+
     cdef int flush(self) except -1:
         """Write the staged batches. On return they are in the page cache and readable."""
         cdef int error = 0
@@ -303,8 +309,9 @@ cdef class Appender(KnownQueues):
             return 0
         self.write_parts(&error)
         if error == 0:
-            self.part_count = 0
-            self.staged = 0
+            self.kept = self.staged if self.part_count == 1 and self.parts[0].iov_base == self.staging else 0
+            self.kept_end = self.stage_position
+            self.part_count = self.staged = 0
             self.undo_count = 0
             self.ids.commit()
             self.end_position = self.stage_position
@@ -373,8 +380,7 @@ cdef class Appender(KnownQueues):
         self.ids.take_back()
         self.stage_position = self.end_position
         self.staged_last_at, self.staged_last_crc = self.last_at, self.last_crc
-        self.part_count = 0
-        self.staged = 0
+        self.part_count = self.staged = self.kept = 0
         self.watches.woken_ready = self.watches.woken_count
         return 0
 
