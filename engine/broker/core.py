@@ -6,7 +6,7 @@ another master's log goes on where its own may have to be cut.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 
 from common.cluster.coordination import Coordination
@@ -100,6 +100,11 @@ class BrokerCore:
         return BrokerReport(
             numbers.present, 0, "", NO_LOG, continues=continues, can_begin=self._can_begin and not self._fault
         )
+
+    def signs(self) -> Hashable:
+        """What controllers decide by, of the report."""
+        now_ms = self._clock.monotonic_ms()
+        return self.incarnations.present if self.life is None else self.life.group.signs(now_ms)
 
     def learn(self, version: int, record: GroupRecord) -> None:
         """Adopt the record soon if it is newer than all that are known."""

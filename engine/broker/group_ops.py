@@ -5,7 +5,7 @@ Served whether this broker is the master or not. Design: docs/design/0030-replic
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Protocol
 
@@ -57,6 +57,9 @@ class ReportedBroker(Protocol):
     def report(self) -> BrokerReport:
         """As it is now."""
 
+    def signs(self) -> Hashable:
+        """What controllers decide by, of the report."""
+
     def learn(self, version: int, record: GroupRecord) -> None:
         """Adopt the record soon if it is newer."""
 
@@ -81,7 +84,7 @@ class GroupOps:
         self.slaves: dict[str, Peer] = {}
         self._controllers: dict[Peer, None] = {}
         self._reported_ms = 0
-        self._told: object = None
+        self._told: Hashable = None
 
     def handlers(self) -> dict[int, Handler]:
         """By operation."""
@@ -162,15 +165,11 @@ class GroupOps:
         """Report to the controllers if something has changed that they decide by, or REPORT_MS have passed."""
         if not self._controllers:
             return
-        report, now_ms = self._broker.report(), self._now_ms()
-        followers = tuple(
-            (name, each._replace(gap=0, lacks_since_ms=0)) for name, each in sorted(report.followers.items())
-        )
-        state = report.incarnation, report.version, report.log_id, report.is_settled, report.hears_master, followers
-        if state == self._told and now_ms < self._reported_ms + REPORT_MS:
+        signs, now_ms = self._broker.signs(), self._now_ms()
+        if signs == self._told and now_ms < self._reported_ms + REPORT_MS:
             return
-        self._told, self._reported_ms = state, now_ms
-        payload = json.dumps(report.to_value()).encode()
+        self._told, self._reported_ms = signs, now_ms
+        payload = json.dumps(self._broker.report().to_value()).encode()
         for peer in list(self._controllers):
             peer.send_frame(layout.REPORT, layout.UNASKED, layout.OK, [payload])
 

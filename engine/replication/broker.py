@@ -5,7 +5,7 @@ one start of a process; a truncation needs another start. Design: docs/design/00
 docs/design/0031-switch-over.md.
 """
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 from common.cluster.group_record import GroupRecord, Incarnation
 from common.cluster.reports import BrokerReport, FollowerReport
@@ -300,26 +300,41 @@ class GroupBroker:
 
     def report(self, now_ms: int) -> BrokerReport:
         """As this broker is now."""
-        log, following = self._log, self._following
+        log = self._log
         history, end = self._sound(self.torn_at)
         synced = self.confirmed.replicated_fsync if self.is_master else 0
         return BrokerReport(
             self._incarnation, self.version, log.log_id.hex(), history.point(end), history.point(synced),
-            self._continues, self.confirmation.is_settled,
-            following is not None and following.silent_ms(now_ms) < SILENT_MS, self._followers(now_ms),
+            self._continues, self.confirmation.is_settled, self._hears(now_ms), self._followers(now_ms),
         )  # fmt: skip
 
+    def signs(self, now_ms: int) -> Hashable:
+        """What controllers decide by, of a report: without positions, which change all the time."""
+        return (
+            self._incarnation, self.version, self._log.log_id, self.confirmation.is_settled, self._hears(now_ms),
+            tuple(self._states(now_ms)),
+        )  # fmt: skip
+
+    def _hears(self, now_ms: int) -> bool:
+        return self._following is not None and self._following.silent_ms(now_ms) < SILENT_MS
+
     def _followers(self, now_ms: int) -> dict[str, FollowerReport]:
+        end = self._log.end_position
+        found: dict[str, FollowerReport] = {}
+        for name, incarnation, is_lost, has_all in self._states(now_ms):
+            shipment = self.shipments.get(name)
+            gap = end if shipment is None else end - shipment.stored
+            since_ms = self._log.raw.stored_at_ms(shipment.stored) if shipment is not None and gap else 0
+            found[name] = FollowerReport(incarnation, gap, is_lost, has_all, since_ms)
+        return found
+
+    def _states(self, now_ms: int) -> Iterator[tuple[str, Incarnation, bool, bool]]:
+        """Yield (name, incarnation, whether it is lost, whether it has all) of each slave; none, if this is no master."""
         if self._record is None or not self.is_master:
-            return {}
-        end, found = self._log.end_position, {}
+            return
         for name, since_ms in self._absent_ms.items():
             is_lost = now_ms - since_ms >= SILENT_MS
-            found[name] = FollowerReport(self._record.awaited[name], end, is_lost, False)
+            yield name, self._record.awaited[name], is_lost, False
         for name, each in self.shipments.items():
             is_lost = each.is_silent(now_ms) or each.is_stalled(now_ms)
-            has_all = self.confirmation.has_all(name)
-            gap = end - each.stored
-            since_ms = self._log.raw.stored_at_ms(each.stored) if gap else 0
-            found[name] = FollowerReport(each.incarnation, gap, is_lost, has_all, since_ms)
-        return found
+            yield name, each.incarnation, is_lost, self.confirmation.has_all(name)
