@@ -20,6 +20,7 @@ COMMANDS = {
     "config": ("config", "command", "Back up, restore, check and repair the configuration."),
     "broker-group": ("broker_group", "command", "Manage broker groups: address, engine, guards."),
     "broker": ("broker", "command", "Show replicas of broker groups; change their masters."),
+    "kafka": ("kafka", "command", "Manage Kafka clusters that are homes of topics."),
     "audit": ("audit", "command", "Show administrative changes: author, old and new value."),
     "gate": ("gate", "command", "Limit what every producer proxy accepts."),
     "send": ("send", "command", "Send messages from the shell."),

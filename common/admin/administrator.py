@@ -10,7 +10,7 @@ from common.clock import Clock, SystemClock
 from common.config.definition import Definition
 from common.config.definitions import ApplicationDefinition
 from common.config.errors import EntryNotFound, InvalidDefinition, VersionConflict
-from common.config.setting import GROWS, Changes, table_of
+from common.config.setting import FIXED, GROWS, Changes, table_of
 from common.config.store import Change, ConfigStore
 from common.quoting import thing
 
@@ -106,7 +106,7 @@ def set_settings(admin: Administrator, definition: type[D], name: str, settings:
 
     Raises:
         EntryNotFound, InvalidDefinition: with all faults; nothing was written.
-        StateConflict: a setting that can only grow would shrink.
+        StateConflict: a setting that can only grow would shrink, or one that is fixed would change.
     """
     definition.check_settings(name, settings.given())  # also where there is no definition yet to change
     return change(admin, definition, name, lambda old: _changed(old, settings.given()))
@@ -118,6 +118,8 @@ def _changed(old: D, given: dict[str, Any]) -> D:
             raise StateConflict(
                 f"{thing(old.kind, old.name)}: {each.name} cannot shrink: it is {now:,}, use {now:,} or more"
             )
+        if each.change == FIXED and given.get(each.name, now := getattr(old, each.name)) != now:
+            raise StateConflict(f"{thing(old.kind, old.name)}: {each.name} cannot change: it is {now}")
     return type(old).from_value(old.name, {**old.to_value(), **given})
 
 

@@ -10,6 +10,7 @@ from common.admin.errors import AlreadyExist
 from common.config.definitions import TopicDefinition
 from common.config.errors import InvalidDefinition, VersionConflict
 from common.config.setting import Changes
+from common.config.text_values import kafka_cluster_of
 from common.quoting import quoted
 
 FAULTS_MAX = 10  # shown of a bulk creation
@@ -59,6 +60,8 @@ def _definitions(names: Iterable[str] | Mapping[str, TopicSettings], settings: T
     faults: list[str] = []
     for name in names:
         value = {**settings.given(), **special[name].given()} if name in special else settings.given()
+        if kafka_cluster_of(str(value.get("home", ""))) is not None:
+            value.setdefault("id_window_ms", 0)  # Kafka finds no repeated ids
         try:
             made.append(TopicDefinition.from_value(name, value))
         except InvalidDefinition as fault:

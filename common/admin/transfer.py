@@ -16,9 +16,9 @@ from common.config import snapshot
 from common.config.checks import Checks
 from common.config.errors import EntryNotFound, InvalidDefinition, InvalidEntry
 from common.config.identity import StoreIdentity
+from common.config.kinds import DEFINITIONS
 from common.config.setting import GROWS, table_of
 from common.config.store import FOLLOWED, Change, ConfigStore, Versioned
-from common.config.view import DEFINITIONS
 from common.quoting import thing
 
 FORMAT = "penstock configuration 1"

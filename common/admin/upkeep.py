@@ -7,8 +7,8 @@ from common.admin.administrator import Administrator
 from common.config import buckets as layout
 from common.config.errors import InvalidDefinition, StoreDamaged
 from common.config.identity import StoreIdentity, new_identity
+from common.config.kinds import DEFINITIONS
 from common.config.store import KINDS, ConfigStore
-from common.config.view import DEFINITIONS
 
 UNREADABLE_MAX = 20  # shown of one kind
 READINGS = 5  # of one kind, each of which has to find a fault

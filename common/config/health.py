@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from common.config.view import DEFINITIONS, ConfigView
+from common.config.kinds import DEFINITIONS
+from common.config.view import ConfigView
 from common.quoting import thing
 from common.readiness import Note
 

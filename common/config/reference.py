@@ -4,16 +4,16 @@ import textwrap
 from collections.abc import Iterator
 
 from common.config.definition import Definition
-from common.config.definitions import ApplicationDefinition, GroupDefinition, TopicDefinition
+from common.config.definitions import ApplicationDefinition, GroupDefinition, KafkaClusterDefinition, TopicDefinition
 from common.config.gate_settings import GateSettings
 from common.config.setting import Setting, table_of
 
 HEAD = """\
 # Settings
 
-Every setting of topics, families of topics, consumer groups, applications and the gate. This page is generated from the
-table in `common/config/definitions/` (`python -m common.config.reference > docs/settings.md`); the same table checks the
-values and makes the options of the command line.
+Every setting of topics, families of topics, consumer groups, applications, Kafka clusters and the gate. This page is
+generated from the table in `common/config/definitions/` (`python -m common.config.reference > docs/settings.md`); the
+same table checks the values and makes the options of the command line.
 
 A change is in force at every process within a second. A setting that is not given keeps its default, or on a change its
 present value.
@@ -23,6 +23,7 @@ SECTIONS: tuple[tuple[str, str, type[Definition]], ...] = (
     ("Topics and families", "`penstock topic create` and `penstock topic set`", TopicDefinition),
     ("Groups", "`penstock group create` and `penstock group set`", GroupDefinition),
     ("Applications", "`penstock app set`", ApplicationDefinition),
+    ("Kafka clusters", "`penstock kafka add` and `penstock kafka set`", KafkaClusterDefinition),
     ("Gate: every producer proxy", "`penstock gate set`", GateSettings),
 )
 

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from common.config.values import ValueType
 
 T = TypeVar("T")
-GROWS = "can grow, cannot shrink"
-"""A `change` that the administrative verbs enforce."""
+GROWS, FIXED = "can grow, cannot shrink", "cannot change"
+"""Values of `change` that the administrative verbs enforce."""
 
 _KEY = "setting"
 

@@ -16,12 +16,13 @@ from common.config import snapshot
 from common.config.blocking import run_blocking
 from common.config.broker_group import BrokerGroupDefinition
 from common.config.definition import Definition
-from common.config.definitions import ApplicationDefinition, FamilyDefinition, GroupDefinition, TopicDefinition
+from common.config.definitions import ApplicationDefinition, GroupDefinition, KafkaClusterDefinition, TopicDefinition
 from common.config.definitions.readable_part import readable_part, tells_keys
 from common.config.errors import InvalidDefinition, StoreDamaged, StoreUnavailable
 from common.config.families import Families
 from common.config.guard import StoreGuard
 from common.config.kind_view import KindView
+from common.config.kinds import DEFINITIONS
 from common.config.last_known import LastKnown, UnreadableEntry, changes
 from common.config.snapshot import Buckets
 from common.config.store import FOLLOWED, GENERATION, KINDS, ConfigStore, ConfigVersion
@@ -34,10 +35,6 @@ limited = LimitedLog(log)
 
 SNAPSHOT_GAP_S = 1.0  # a burst of changes is written once
 CONFIRM_S = 60.0  # interval at which an unchanged snapshot is marked as current
-DEFINITIONS: dict[str, type[Definition]] = {
-    each.kind: each
-    for each in (TopicDefinition, FamilyDefinition, GroupDefinition, ApplicationDefinition, BrokerGroupDefinition)
-}
 _PARSE = {kind: each.from_value for kind, each in DEFINITIONS.items()}
 
 
@@ -102,6 +99,9 @@ class ConfigView:
         names = sorted(name for name, _ in self._kinds["broker_group"].entries())
         found = [self._find("broker_group", name, BrokerGroupDefinition.from_value) for name in names]
         return [each for each in found if each is not None]
+
+    def kafka_cluster(self, name: str) -> KafkaClusterDefinition | None:
+        return self._find("kafka", name, KafkaClusterDefinition.from_value)
 
     def setting(self, name: str) -> dict[str, Any] | None:
         return self._find("setting", name, lambda name, value: dict(value))

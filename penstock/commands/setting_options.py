@@ -10,6 +10,7 @@ from common.clock import SystemClock
 from common.config.definition import Definition
 from common.config.group_values import Backoff, FiltersByTopic, FilterText, StartPlace
 from common.config.setting import Changes, Setting, table_of
+from common.config.text_values import TextValue
 from common.config.values import AnyOf, ListType, OneOf, ValueType, WholeNumber
 from common.filter.expression import read_filter
 from common.retry import parse_retry_text
@@ -190,6 +191,7 @@ FORMS: dict[type, OptionForm] = {
     AnyOf: OptionForm(_declared_choices, _read_list),
     ListType: OptionForm(lambda setting: {"multiple": True, "metavar": _metavar(setting) or "TEXT"}, _read_list),
     Backoff: OptionForm(lambda setting: {"type": BackoffType(), "metavar": _metavar(setting)}, _read_value),
+    TextValue: OptionForm(lambda setting: {"metavar": _metavar(setting) or "TEXT"}, _read_value),
     FilterText: OptionForm(lambda setting: {"metavar": _metavar(setting)}, _read_filter),
     FiltersByTopic: OptionForm(
         lambda setting: {"nargs": 2, "multiple": True, "metavar": _metavar(setting)}, _read_filters

@@ -1,4 +1,4 @@
-"""Definitions of topics, families, groups and applications, with the bounds of their settings."""
+"""Definitions of topics, families, groups, applications and Kafka clusters, with the bounds of their settings."""
 
 from common.config.definitions.application import (
     DEAD_LETTERS,
@@ -13,6 +13,7 @@ from common.config.definitions.application import (
 )
 from common.config.definitions.common import GRADES, ORDERS, RATE_BYTES_MAX, RATE_MESSAGES_MAX, RETENTION_MS_MAX
 from common.config.definitions.group import ON_FAILURE, GroupDefinition
+from common.config.definitions.kafka import CLUSTERS_MAX, KafkaClusterDefinition
 from common.config.definitions.topic import (
     DELAY_MS_MAX,
     DURABILITIES,
@@ -23,6 +24,7 @@ from common.config.definitions.topic import (
 )
 
 __all__ = [
+    "CLUSTERS_MAX",
     "DEAD_LETTERS",
     "DELAY_MS_MAX",
     "DURABILITIES",
@@ -43,6 +45,7 @@ __all__ = [
     "FamilyDefinition",
     "Grant",
     "GroupDefinition",
+    "KafkaClusterDefinition",
     "Key",
     "TopicDefinition",
 ]

@@ -13,13 +13,16 @@ from common.config.definitions.common import (
     rate_bytes,
     rate_messages,
 )
-from common.config.setting import GROWS, Option, setting
+from common.config.setting import FIXED, GROWS, Option, setting
+from common.config.text_values import ENGINE_HOME, HomeOfTopic, kafka_cluster_of
 from common.config.values import NameList, OneOf, TextList, WholeNumber
 from common.dead_letters import PREFIX_RULE, is_dead_letter_topic
 from common.ids import ID_WINDOW_MS_MAX
 from common.limits.depth import Bounds
+from common.quoting import listed
 
 DURABILITIES = ("memory", "fsync", "replicated", "replicated_fsync")
+KAFKA_DURABILITIES = ("memory", "replicated")
 BUFFERS = ("off", "disk", "redis", "redis+disk")
 BODY_FORMATS = ("any", "json")
 QUEUES_MAX = 10_000
@@ -153,6 +156,14 @@ class TopicDefinition(Definition):
         more="Sends are accepted again below 70 % of the bound.",
         option=Option("backlog-s", "seconds", 1000),
     )
+    home: str = setting(
+        ENGINE_HOME,
+        HomeOfTopic(),
+        "Keep the topic's messages here: in the engine, or in a Kafka cluster under the same name.",
+        more="A topic whose home is Kafka takes no delayed messages, requests and id window; see docs/kafka.md.",
+        change=FIXED,
+        option=Option("home", metavar="engine|kafka:NAME"),
+    )
 
     @classmethod
     def checked_name(cls, checks: Checks) -> str:
@@ -172,6 +183,22 @@ class TopicDefinition(Definition):
     def check_together(self, checks: Checks) -> None:
         if self.backlog_bounds != Bounds() and not self.required_groups:
             checks.fault("required_groups", "the list is empty: name a group, or remove the bounds of the backlog")
+        if self.kafka_cluster is not None:
+            self._check_kafka_home(checks)
+
+    def _check_kafka_home(self, checks: Checks) -> None:
+        if self.durability not in KAFKA_DURABILITIES:
+            rule = f"use {listed(KAFKA_DURABILITIES)}: Kafka's acknowledgement says nothing about disks"
+            checks.fault("durability", f"{self.durability} is not possible on a Kafka home: {rule}")
+        if self.id_window_ms:
+            checks.fault("id_window_ms", f"{self.id_window_ms:,}: use 0 on a Kafka home, which finds no repeated ids")
+        if self.required_groups:
+            checks.fault("required_groups", "leave it empty on a Kafka home: the backlog there is not known")
+
+    @property
+    def kafka_cluster(self) -> str | None:
+        """The Kafka cluster that is the topic's home; None: the engine is."""
+        return kafka_cluster_of(self.home)
 
     @property
     def backlog_bounds(self) -> Bounds:
@@ -197,6 +224,11 @@ class FamilyDefinition(TopicDefinition):
         if is_dead_letter_topic(name):
             checks.fault("name", PREFIX_RULE)
         return name
+
+    def check_together(self, checks: Checks) -> None:
+        super().check_together(checks)
+        if self.kafka_cluster is not None:
+            checks.fault("home", "a family has no home in Kafka: create its topics one by one")
 
     @property
     def prefix(self) -> str:

@@ -1,0 +1,68 @@
+"""Kafka clusters: add, list, show, set, remove."""
+
+from common.admin import administrator as verbs
+from common.admin import topics
+from common.admin.administrator import Administrator
+from common.admin.errors import StateConflict
+from common.config.definitions import CLUSTERS_MAX, KafkaClusterDefinition
+from common.config.setting import Changes
+from common.quoting import thing
+
+PAGE = 10_000
+SHOWN_MAX = 5
+
+
+class KafkaClusterSettings(Changes):
+    """Settings of a Kafka cluster."""
+
+    definition = KafkaClusterDefinition
+
+
+def add(admin: Administrator, name: str, settings: KafkaClusterSettings) -> KafkaClusterDefinition:
+    """Add a cluster. Raises InvalidDefinition, VersionConflict."""
+    made = KafkaClusterDefinition.from_value(name, settings.given())
+    verbs.create(admin, [made])
+    return made
+
+
+def list_clusters(admin: Administrator) -> list[KafkaClusterDefinition]:
+    """All clusters by name. Raises InvalidDefinition."""
+    return verbs.page(admin, KafkaClusterDefinition, "", "", CLUSTERS_MAX)
+
+
+def show(admin: Administrator, name: str) -> tuple[KafkaClusterDefinition, int]:
+    """The cluster and its version. Raises EntryNotFound."""
+    return verbs.get(admin, KafkaClusterDefinition, name)
+
+
+def set_cluster(admin: Administrator, name: str, settings: KafkaClusterSettings) -> KafkaClusterDefinition:
+    """Change how a cluster is reached. The bridge connects again. Raises EntryNotFound, InvalidDefinition."""
+    return verbs.set_settings(admin, KafkaClusterDefinition, name, settings)
+
+
+def remove(admin: Administrator, name: str) -> None:
+    """Remove a cluster.
+
+    Raises:
+        EntryNotFound
+        StateConflict: it is the home of topics, whose messages could not be sent any more.
+    """
+    if at_home := topics_of(admin, name):
+        more = f" and {len(at_home) - SHOWN_MAX:,} more" if len(at_home) > SHOWN_MAX else ""
+        raise StateConflict(
+            f"{thing(KafkaClusterDefinition.kind, name)}: it is the home of topics {', '.join(at_home[:SHOWN_MAX])}"
+            f"{more}: delete them first"
+        )
+    verbs.delete(admin, KafkaClusterDefinition, name)
+
+
+def topics_of(admin: Administrator, name: str) -> list[str]:
+    """The topics whose home the cluster is. Reads every topic."""
+    found: list[str] = []
+    after = ""
+    while True:
+        page = topics.list_topics(admin, "", after, PAGE, on_unreadable=lambda error: None)
+        found += [each.name for each in page if each.kafka_cluster == name]
+        if len(page) < PAGE:
+            return found
+        after = page[-1].name
