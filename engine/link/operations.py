@@ -33,3 +33,6 @@ FOLLOW, SEGMENT, BYTES, STORED, FETCH, SYNC = 70, 71, 72, 73, 74, 75
 RECORD, REPORT, HAND_OVER = 80, 81, 82
 """A group's record to its brokers, their reports, and what an operator asks a master before a planned switch, with the
 role `controller`: docs/design/0031-switch-over.md."""
+
+PRODUCE = 90
+"""Sends to Kafka; served by a Kafka bridge alone, with the role `kafka_bridge`: docs/design/0034-kafka.md."""

@@ -14,6 +14,8 @@ ADMIN_ROLE = "admin"
 """The role of operators' links. It needs the administrator's key; every other role needs the cluster key."""
 REPLICA_ROLE, CONTROLLER_ROLE = "replica", "controller"
 """Roles of slaves and of controllers: docs/design/0031-switch-over.md."""
+KAFKA_BRIDGE_ROLE = "kafka_bridge"
+"""The only role that a Kafka bridge serves: docs/design/0034-kafka.md."""
 
 NONCE_SIZE = 16
 PROOF_SIZE = 32
