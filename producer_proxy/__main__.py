@@ -12,7 +12,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from common.address import engine_addresses, host_and_port
+from common.address import engine_address, engine_addresses, host_and_port
 from common.breaker_metrics import BreakerMetrics
 from common.clock import SystemClock
 from common.config import ConfigView, open_store
@@ -30,6 +30,7 @@ from producer_proxy.buffer.metrics import BufferMetrics
 from producer_proxy.buffer.options import make_buffering, options_of_buffer
 from producer_proxy.metrics import SendMetrics
 from producer_proxy.proxy import ProducerProxy
+from producer_proxy.targets.kafka_homes import KafkaHomes
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -54,6 +55,8 @@ def _add_addresses(parser: argparse.ArgumentParser) -> None:
     add("--tls-client-ca", metavar="FILE", help="PEM authority of client certificates; unset: none are asked for.")
     add("--ops", type=host_and_port, default=("127.0.0.1", 0), metavar="HOST:PORT",
         help="Address for /metrics, /healthz and /readyz (default: a free port on 127.0.0.1).")  # fmt: skip
+    add("--kafka-bridge", type=engine_address, metavar="HOST:PORT|unix:PATH",
+        help="The Kafka bridge of this machine; unset: messages of topics whose home is Kafka are UNAVAILABLE.")  # fmt: skip
     add("--engine", type=engine_addresses, metavar="HOST:PORT|unix:PATH[,…]",
         help="The only broker group, by the addresses of its brokers; unset: those of the configuration.")  # fmt: skip
 
@@ -103,7 +106,7 @@ def run(options: argparse.Namespace) -> None:
     if options.engine:
         brokers.use_one(options.engine)
     buffering = make_buffering(options, store)
-    proxy = ProducerProxy(sockets, view, brokers, limits, buffering)
+    proxy = ProducerProxy(sockets, view, brokers, limits, buffering, kafka=KafkaHomes(options.kafka_bridge, key))
     registry = CollectorRegistry()
     registry.register(ConfigMetrics(lambda: view))
     registry.register(watch)

@@ -28,6 +28,7 @@ from producer_proxy.send.send import DEFAULT_TIMEOUT_MS, SendService
 from producer_proxy.targets.base import SendTarget
 from producer_proxy.targets.engine import EngineTarget
 from producer_proxy.targets.engine_topics import DESTINATIONS_MAX, EngineTopics
+from producer_proxy.targets.kafka_homes import KafkaHomes
 from producer_proxy.targets.topics import Targets, Topics
 
 DRAIN_S = 5.0
@@ -42,11 +43,13 @@ class ProducerProxy:
         brokers: the engine's brokers. Without a fixed one, the proxy follows the broker groups of the configuration.
             Without any, the engine's topics are UNAVAILABLE, and topics with another target are served.
         targets: by topic, of topics that are not the engine's; owned from now on.
+        kafka: targets of topics whose home is Kafka; owned from now on. Without it they are UNAVAILABLE.
     """
 
     def __init__(
         self, listeners: list, view: Any, brokers: Brokers, limits: Limits | None = None,
         buffering: Buffering | None = None, targets: Mapping[str, SendTarget] | None = None,
+        kafka: KafkaHomes | None = None,
     ) -> None:  # fmt: skip
         self._limits, self._view, self.brokers = limits or Limits(), view, brokers
         self._clock = SystemClock()
@@ -58,7 +61,7 @@ class ProducerProxy:
         self.buffer = self.buffering.over(view, self._on_backlog, self._on_suspicion)
         self.admission = self._make_admission()
         engine_topics = EngineTopics(view, brokers, self._known, self.buffer, self.admission.fit)
-        self.targets = Targets(EngineTarget(brokers, engine_topics), targets)
+        self.targets = Targets(EngineTarget(brokers, engine_topics), targets, kafka)
         self.topics = Topics(view, self.targets)
         self._follow_groups()
         self._principals = Principals(view, self._clock)
@@ -175,5 +178,4 @@ class ProducerProxy:
         self.requests.close()
         self.server.close()
         self.buffering.stop()
-        for each in self.targets.all:
-            each.close()
+        self.targets.close()

@@ -25,6 +25,8 @@ PRODUCE_MESSAGE = struct.Struct("<IiIB3x")
 PRODUCE_RESULT = struct.Struct("<HxxIq")
 PRODUCE_HAS_ID = 1
 ANY_PARTITION = -1
+RESERVED_PREFIX = "penstock-"
+"""Properties whose names begin with it are INVALID on a Kafka home: the bridge's own headers have such names."""
 
 
 class ProducedMessage(NamedTuple):

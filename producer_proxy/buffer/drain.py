@@ -18,7 +18,7 @@ from engine.client.durability import FSYNC
 from producer_proxy.buffer.errors import BufferError_
 from producer_proxy.buffer.pace import Pace
 from producer_proxy.buffer.store import BufferEntry, BufferStore, KeptEntry
-from producer_proxy.targets.base import MessageSlice, Outcome, ResolveError, SendTarget
+from producer_proxy.targets.base import MessageSlice, ResolveError, SendTarget, ToldOutcome
 from producer_proxy.targets.topics import TopicRoute, Topics
 
 limited = LimitedLog(logging.getLogger("penstock.producer_proxy.buffer"))
@@ -37,7 +37,7 @@ class Drainer:
         per_s: entries per second at most. More empties the buffer sooner and leaves less of the engine for live
             traffic.
         wait_for: topics that another store has to drain first.
-        served: called after a batch of which a target took entries.
+        served: called after a batch of which the engine took entries.
     """
 
     def __init__(
@@ -143,15 +143,15 @@ class Drainer:
             answer: AsyncResult = AsyncResult()
             if target.submit(target.served_as(FSYNC), slices, answer.set):
                 taken.append((indexes, answer))
-        if not taken:
+        if not taken and self._topics.targets.default in by_target:
             self._note("the engine's link is down or full")
             return None
         # No deadline: a batch without an answer must not be sent a second time. It ends with the answer or with the
         # link.
         for indexes, answer in taken:
-            outcomes: list[Outcome] = answer.get()
-            for index, (code, _, _) in zip(indexes, outcomes, strict=True):
-                codes[index] = int(code)
+            outcomes: list[ToldOutcome] = answer.get()
+            for index, outcome in zip(indexes, outcomes, strict=True):
+                codes[index] = int(outcome[0])
         return codes
 
     def _settle(self, batch: Sequence[KeptEntry], codes: Sequence[int]) -> None:
@@ -164,7 +164,8 @@ class Drainer:
             self._store.remove(taken)
             self.drained += len(taken)
             self._pause_s, self.last_error = PAUSE_S_MIN, None
-            self._served()
+            if any(self._is_engines(topic) for topic in {kept.entry.topic for kept in taken}):
+                self._served()
         refused: dict[tuple[str, int], list[KeptEntry]] = {}
         for kept, code in zip(batch, codes, strict=True):
             if code not in TAKEN:
@@ -176,6 +177,10 @@ class Drainer:
                 self._dead_letter(entries, f"the engine refused it with code {code}")
             else:
                 self._hold(topic, code)
+
+    def _is_engines(self, topic: str) -> bool:
+        definition = self._topics.definition(topic)
+        return definition is not None and self._topics.targets.of(definition) is self._topics.targets.default
 
     def _hold(self, topic: str, code: int) -> None:
         """Skip a topic that its target refuses now, with growing back-off, and continue with the others."""

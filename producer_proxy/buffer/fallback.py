@@ -62,17 +62,16 @@ class FallbackBuffer:
     def has_backlog(self, topic: str) -> bool:
         return any(topic in store.ordering_keys.topics() for store in self.stores.values())
 
-    def diverts(self, topic: str, key: bytes | None) -> bool:
-        """Whether a message must be buffered without being sent to its target.
+    def holds(self, topic: str, key: bytes | None) -> bool:
+        """Whether a message must be buffered because earlier ones of its key are.
 
         A backlog counts even after the topic's buffer was switched off.
         """
-        if any(store.ordering_keys.holds(topic, key) for store in self.stores.values()):
-            return True
-        return self.suspects_engine and self.takes(topic)
+        return any(store.ordering_keys.holds(topic, key) for store in self.stores.values())
 
     @property
     def suspects_engine(self) -> bool:
+        """Whether messages for the engine are buffered without being sent there."""
         return self._suspected
 
     def engine_failed(self, waited_s: float) -> None:

@@ -23,8 +23,14 @@ class MessageChecks:
     def __init__(self, topics: Topics, admission: SendAdmission) -> None:
         self._topics, self._admission = topics, admission
 
-    def check(self, pending: PendingMessage, principal: Principal, is_request: bool = False) -> None:
-        """Refuse the message at the first failed check; otherwise set its target."""
+    def check(
+        self, pending: PendingMessage, principal: Principal, durability: int = 0, is_request: bool = False
+    ) -> None:
+        """Refuse the message at the first failed check; otherwise set its target.
+
+        Args:
+            durability: as the call asks for it; 0: each topic's own.
+        """
         message = pending.message
         if message.fault:
             pending.result = refusal(*MESSAGE_FAULTS[MessageFault(message.fault)])  # its other fields are void
@@ -34,9 +40,9 @@ class MessageChecks:
         if not principal.may_send(message.topic):
             sentence = f"application={principal.app}: may not send to topic {message.topic}"
             return pending.refuse(Code.FORBIDDEN, sentence)
-        return self._check_topic(pending, is_request)
+        return self._check_topic(pending, durability, is_request)
 
-    def _check_topic(self, pending: PendingMessage, is_request: bool) -> None:
+    def _check_topic(self, pending: PendingMessage, durability: int, is_request: bool) -> None:
         message = pending.message
         definition = self._topics.definition(message.topic)
         if definition is None:
@@ -48,9 +54,9 @@ class MessageChecks:
             return pending.refuse(Code.OVERLOADED, off, OFF_RETRY_AFTER_MS)
         if not message.operation and (behind := self._admission.lags.reason(message.topic)):
             return pending.refuse(Code.BACKLOGGED, behind, BACKLOG_RETRY_AFTER_MS)
-        target = self._topics.targets.of(message.topic)
-        if missing := _missing_feature(message, target, is_request):
-            return pending.refuse(Code.INVALID, missing)
+        target = self._topics.targets.of(definition)
+        if unfit := _missing_feature(message, target, is_request) or target.objection(message, durability):
+            return pending.refuse(Code.INVALID, unfit)
         if broken := broken_rule(message, definition):
             return pending.refuse(Code.INVALID, broken)
         pending.target = target

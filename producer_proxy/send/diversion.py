@@ -63,7 +63,7 @@ class Diversion:
     def _rescued(self, message: Message, outcome: HotOutcome) -> PendingMessage:
         code, queue, offset, shown = outcome
         pending = PendingMessage(message)
-        pending.target = self._targets.of(message.topic)
+        pending.target = self._targets.default  # the hot path knows no other one
         if message.id is None:
             pending.assigned_id = parse_id(shown.decode())
         pending.settle(code, queue, offset)
@@ -80,9 +80,10 @@ class Diversion:
 
     def _is_untried(self, pending: PendingMessage) -> bool:
         topic, target = pending.message.topic, pending.target
-        if self._buffer.diverts(topic, pending.key):
+        if self._buffer.holds(topic, pending.key):
             return True
-        return target is not None and not target.up and self._buffer.takes(topic)
+        is_suspected = target is self._targets.default and self._buffer.suspects_engine
+        return target is not None and (is_suspected or not target.up) and self._buffer.takes(topic)
 
     def _is_for_buffer(self, pending: PendingMessage) -> bool:
         if pending.result is None:

@@ -58,12 +58,12 @@ class PendingMessage:
         """Set a result for a message that was not stored, or may not be. `sentence`: by default that of the code."""
         self.result = refusal(code, sentence, self.shown_id, retry_after_ms)
 
-    def settle(self, code: int, queue: int | None, offset: int | None) -> None:
-        """Set the result from a target's outcome."""
+    def settle(self, code: int, queue: int | None, offset: int | None, sentence: str | None = None) -> None:
+        """Set the result from a target's outcome; see `Outcome`."""
         if code in (Code.OK, Code.DUPLICATE):
             self.result = SendResult(code=code, id=self.shown_id, queue=queue, offset=offset)
         else:
-            self.refuse(code)
+            self.refuse(code, sentence)
 
     def answer(self) -> SendResult:
         """The result; blocks the greenlet while a reply is in transit."""

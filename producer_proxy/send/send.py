@@ -156,7 +156,7 @@ class SendService:
         pending = [PendingMessage(message) for message in call.messages]
         self._pass_replies(call, principal, pending)
         for each in open_ones(pending):
-            self._checks.check(each, principal)
+            self._checks.check(each, principal, call.durability)
         self._limit(connection, principal, open_ones(pending), timeout_s)
         self._delays.answer(open_ones(pending), call.durability, timeout_s, principal.app)
         if tried := self._diversion.tried(open_ones(pending)):
@@ -172,7 +172,7 @@ class SendService:
         if fault:
             pending.refuse(Code.INVALID, fault)
         else:
-            self._checks.check(pending, principal, is_request=True)
+            self._checks.check(pending, principal, call.durability, is_request=True)
         self._limit(connection, principal, open_ones([pending]), _timeout_s(call))
         if pending.is_open and self._resolved(call, principal, [pending]):
             ((group, members),) = grouped([pending], call.durability).items()

@@ -1,4 +1,4 @@
-"""The interface of a target: a system that keeps the messages of topics. Siblings: engine, memory.
+"""The interface of a target: a system that keeps the messages of topics. Siblings: engine, kafka, memory.
 
 A target gets values and encodes them last. The hot path uses the engine's lanes directly, not this interface. Messages
 of topics with another target take the rare path.
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from common.config.definitions import TopicDefinition
 from common.contract import Code
 from common.limits import QueueLimit
+from common.wire.calls import Message
 
 
 class ResolveError(Exception):
@@ -43,7 +44,10 @@ Outcome = tuple[int, int | None, int | None]
 
 Queue and offset only with OK and DUPLICATE; None where the first copy is a delayed message that is pending.
 """
-OnOutcomes = Callable[[Sequence[Outcome]], object]
+ToldOutcome = Outcome | tuple[int, int | None, int | None, str]
+"""An outcome, and the sentence of a refusal where that of the code is not enough. The offset of an OK is None where the
+target has none that consumers would see."""
+OnOutcomes = Callable[[Sequence[ToldOutcome]], object]
 
 
 class Repetition(NamedTuple):
@@ -112,6 +116,14 @@ class SendTarget(ABC):
 
     def queue_of_id(self, destination: Any, own_id: bytes) -> int | None:
         """The queue that a client's id selects for a message without a key; None: any queue."""
+        return None
+
+    def objection(self, message: Message, durability: int) -> str | None:
+        """A sentence naming the field that this target cannot serve; None: it takes the message.
+
+        Args:
+            durability: as the call asks for it; 0: the topic's own.
+        """
         return None
 
     @abstractmethod

@@ -247,7 +247,8 @@ def _destination(
 def _fits(destination: Destination, topic: TopicDefinition) -> bool:
     """Whether the destination agrees with the definition. The broker may have more queues: they are only ever added."""
     return (
-        destination.made_ms == topic.made_ms
+        topic.kafka_cluster is None
+        and destination.made_ms == topic.made_ms
         and destination.queues >= topic.queues
         and destination.durability == number_of(topic.durability)
         and destination.body_bytes_max == topic.body_bytes_max

@@ -7,6 +7,7 @@ from common.config.definitions import TopicDefinition
 from common.contract import Code
 from common.wire.calls import Message
 from producer_proxy.targets.base import ResolveError, SendTarget
+from producer_proxy.targets.kafka_homes import KafkaHomes
 
 
 class TopicView(Protocol):
@@ -34,21 +35,34 @@ class TopicRoute(NamedTuple):
 
 
 class Targets:
-    """The target of each topic.
+    """The target of each topic: that of its home.
 
     Args:
-        default: the target of every topic that `by_topic` does not name.
+        default: the target of topics whose home is the engine and that `by_topic` does not name.
+        kafka: the targets of Kafka clusters; owned from now on.
     """
 
-    def __init__(self, default: SendTarget, by_topic: Mapping[str, SendTarget] | None = None) -> None:
-        self.default, self._by_topic = default, dict(by_topic or {})
+    def __init__(
+        self, default: SendTarget, by_topic: Mapping[str, SendTarget] | None = None, kafka: KafkaHomes | None = None
+    ) -> None:
+        self.default, self._by_topic, self._kafka = default, dict(by_topic or {}), kafka or KafkaHomes()
 
-    def of(self, topic: str) -> SendTarget:
-        return self._by_topic.get(topic, self.default)
+    def of(self, topic: TopicDefinition) -> SendTarget:
+        """The topic's target. The first one of a Kafka cluster blocks the greenlet for a second at most."""
+        cluster = topic.kafka_cluster
+        if cluster is not None:
+            return self._kafka.of(cluster)
+        return self._by_topic.get(topic.name, self.default)
 
     @property
     def all(self) -> list[SendTarget]:
-        return list(dict.fromkeys((self.default, *self._by_topic.values())))
+        return list(dict.fromkeys((self.default, *self._by_topic.values(), *self._kafka.all)))
+
+    def close(self) -> None:
+        """Close all targets."""
+        for each in dict.fromkeys((self.default, *self._by_topic.values())):
+            each.close()
+        self._kafka.close()
 
 
 class Topics:
@@ -83,7 +97,7 @@ class Topics:
             definition = self._view.topic(name)
             if definition is None:
                 raise ResolveError(Code.UNKNOWN_TOPIC, f"topic={name}: not defined")
-            by_target.setdefault(self.targets.of(name), {})[name] = definition
+            by_target.setdefault(self.targets.of(definition), {})[name] = definition
         return {
             name: TopicRoute(target, destination)
             for target, definitions in by_target.items()
