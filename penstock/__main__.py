@@ -36,6 +36,7 @@ COMMANDS = {
     "producer-proxy": ("producer_proxy", "command", "Run one producer proxy process."),
     "consumer-proxy": ("consumer_proxy", "command", "Run one consumer proxy process."),
     "controller": ("controller", "command", "Run one controller process of broker groups with replicas."),
+    "kafka-bridge": ("kafka_bridge", "command", "Run one bridge process to Kafka clusters."),
     "completion": ("completion", "command", "Print the completion script for bash, zsh or fish."),
 }
 

@@ -1,12 +1,12 @@
 """The plan of `up`: the processes to run, as values. Nothing is started here."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from common.address import PATH_BYTES_MAX, UNIX
-from penstock.up.ports import CONTROLLER, Ports, broker_name
+from common.address import PATH_BYTES_MAX, UNIX, Address
+from penstock.up.ports import CONTROLLER, KAFKA_BRIDGE, Ports, broker_name
 
 
 @dataclass(frozen=True)
@@ -52,22 +52,22 @@ def make_plan(
     data: Path, host: str, config: str | None, key: Path, ports: Ports, ready_file: Path | None, groups: int = 1,
     engine_options: Sequence[str] = (), replicas: int = 1,
 ) -> UpPlan:  # fmt: skip
-    """The processes of one machine: the engines of each broker group, two proxies, and a controller of replicas.
+    """The processes of one machine: the engines of each broker group, proxies, a controller of replicas, a Kafka bridge.
 
     The proxies stop first and answer their calls; the controller stops last.
     """
     url = config or (data / "config").as_uri()
 
     def address(name: str) -> str:
-        return f"[{host}]:{ports[name]}" if ":" in host else f"{host}:{ports[name]}"
+        return f"{Address(host, ports[name])}"
 
     def common(name: str) -> list[str]:
         return ["--listen", address(name), "--ops", address(f"{name}_ops"), "--config", url, "--cluster-key", str(key)]
 
     numbers, copies = range(1, groups + 1), range(1, replicas + 1)
     # A single engine is reached by a socket file, which costs less; several by their addresses in the configuration.
-    socket_file = str((data / "engine.sock").absolute())
-    has_socket_file = groups == replicas == 1 and len(socket_file.encode()) <= PATH_BYTES_MAX
+    socket_file = str((data / "engine.sock").absolute()) if groups == replicas == 1 else ""
+    has_socket_file = 0 < len(socket_file.encode()) <= PATH_BYTES_MAX
 
     def proxy(name: str, *more: str) -> ChildPlan:
         brokers = ",".join(address(broker_name(1, each)) for each in copies)
@@ -80,18 +80,32 @@ def make_plan(
         more = ["--broker-group", group_name(number)] if groups > 1 else []
         more += ["--broker", name] if replicas > 1 else []
         more += ["--first"] if replicas > 1 and replica == 1 else []
-        if has_socket_file:
-            more = ["--socket-file", socket_file]
+        more += ["--socket-file", socket_file] if has_socket_file else []
         command = [*module_command("engine"), "--data", str(data / name), *common(name), *engine_options, *more]
         return ChildPlan(name, command, data / "logs" / f"{name}.log", stop_rank=1)
 
+    bridges, to_bridge = _kafka_bridges(data, url, key, address) if KAFKA_BRIDGE in ports else ([], [])
     children = [
         *[engine(number, replica) for replica in copies for number in numbers],
         *([_controller(data, url, key, address(f"{CONTROLLER}_ops"))] if replicas > 1 else []),
-        proxy("producer_proxy", "--buffer", str(data / "buffer" / "producer_proxy")),
+        *bridges,
+        proxy("producer_proxy", "--buffer", str(data / "buffer" / "producer_proxy"), *to_bridge),
         proxy("consumer_proxy"),
     ]
     return UpPlan(data, host, url, key, ports, children, ready_file, groups, replicas)
+
+
+def _kafka_bridges(data: Path, url: str, key: Path, address: Callable[[str], str]) -> tuple[list[ChildPlan], list[str]]:
+    """The bridge, and the options by which a producer proxy finds it: by a socket file where its path is short enough.
+
+    It stops after the proxies, whose calls it answers.
+    """
+    file = str((data / f"{KAFKA_BRIDGE}.sock").absolute())
+    listen = UNIX + file if len(file.encode()) <= PATH_BYTES_MAX else address(KAFKA_BRIDGE)
+    command = [*module_command(KAFKA_BRIDGE), "--listen", listen, "--ops", address(f"{KAFKA_BRIDGE}_ops")]
+    command += ["--config", url, "--cluster-key", str(key), "--snapshot", str(data / f"{KAFKA_BRIDGE}.snapshot")]
+    plan = ChildPlan(KAFKA_BRIDGE, command, data / "logs" / f"{KAFKA_BRIDGE}.log", stop_rank=1)
+    return [plan], ["--kafka-bridge", listen]
 
 
 def _controller(data: Path, url: str, key: Path, ops: str) -> ChildPlan:

@@ -2,7 +2,7 @@
 
 import random
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from penstock.up.errors import PortTaken, UpError
 
@@ -10,7 +10,7 @@ PROCESSES = ("producer_proxy", "consumer_proxy", "engine")
 NAMES = PROCESSES + tuple(
     f"{name}_ops" for name in PROCESSES
 )  # with one broker group; the ports of further groups follow
-CONTROLLER = "controller"
+CONTROLLER, KAFKA_BRIDGE = "controller", "kafka_bridge"
 DEFAULT_BASE = 9700
 # Below the range from which the kernel takes the local ports of outgoing connections: one of those could take a port
 # between this check and the child's bind.
@@ -30,11 +30,12 @@ def broker_name(number: int, replica: int) -> str:
     return engine_name(number) if replica == 1 else f"{engine_name(number)}-r{replica}"
 
 
-def names_of(groups: int, replicas: int = 1) -> tuple[str, ...]:
+def names_of(groups: int, replicas: int = 1, has_kafka: bool = False) -> tuple[str, ...]:
     """Names of all ports, in the order in which they follow a base."""
     more = [engine_name(number) for number in range(2, groups + 1)]
     more += [broker_name(number, each) for each in range(2, replicas + 1) for number in range(1, groups + 1)]
     more += [CONTROLLER] if replicas > 1 else []
+    more += [KAFKA_BRIDGE] if has_kafka else []
     return (*NAMES, *(name for process in more for name in (process, f"{process}_ops")))
 
 
@@ -55,14 +56,16 @@ def choose(asked: str | None, host: str, last: Mapping[str, int], names: tuple[s
     Args:
         asked: "auto" (the last run's when free, else any free ones), a number (that and the following ones), or None
             (like auto, but prefers the default base to arbitrary ones).
-        last: the ports of the last run on this data directory.
+        last: the ports of the last run on this data directory. They are kept, and those that it did not have are added.
     Raises:
         PortTaken: a port given by number is in use.
     """
     if asked not in (None, "auto"):
         return numbered(parse_base(asked, names), host, names)
-    if set(last) == set(names) and all(is_free(host, port) for port in last.values()):
-        return dict(last)
+    kept = {name: last[name] for name in names if name in last}
+    if set(NAMES) <= set(kept) and all(is_free(host, port) for port in kept.values()):
+        added = tuple(name for name in names if name not in kept)  # as of a bridge that the last run did not have
+        return kept | any_free(host, added, but=kept.values())
     if asked is None:
         try:
             return numbered(DEFAULT_BASE, host, names)
@@ -85,13 +88,14 @@ def numbered(base: int, host: str, names: tuple[str, ...]) -> Ports:
     return ports
 
 
-def any_free(host: str, names: tuple[str, ...] = NAMES) -> Ports:
+def any_free(host: str, names: tuple[str, ...] = NAMES, but: Collection[int] = ()) -> Ports:
+    """A free port for each of `names`, none of them in `but`."""
     found: list[int] = []
     for port in random.SystemRandom().sample(FREE_RANGE, TRIES):
-        if is_free(host, port):
-            found.append(port)
         if len(found) == len(names):
             return dict(zip(names, found, strict=True))
+        if port not in but and is_free(host, port):
+            found.append(port)
     raise PortTaken(
         f"{host}: fewer than {len(names)} free ports from {FREE_RANGE.start} to {FREE_RANGE.stop}: use --ports BASE"
     )

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from common.config import open_store
+from common.config.errors import StoreUnavailable
 from common.secret_file import ensure_key
 from penstock.up import broker_groups, files, ports
 from penstock.up.banner import banner, serving_again
@@ -47,7 +49,7 @@ def run_up(options: UpOptions) -> int:
         files.remove_stale(data, options.ready_file)
         groups = broker_groups.settle(data, options.groups)
         replicas = broker_groups.settle_replicas(data, groups, options.replicas)
-        names = ports.names_of(groups, replicas)
+        names = ports.names_of(groups, replicas, names_kafka(options.config or (data / "config").as_uri()))
         chosen = ports.choose(options.ports, options.host, lock.noted().get("ports", {}), names)
         key, admin_key = ensure_key(data / CLUSTER_KEY), ensure_key(data / ADMIN_KEY)
         plan = make_plan(
@@ -61,6 +63,18 @@ def run_up(options: UpOptions) -> int:
         finally:
             files.remove_stale(data, options.ready_file)
             say("Penstock has stopped.")
+
+
+def names_kafka(url: str) -> bool:
+    """Whether the configuration names a Kafka cluster now. While its store is away: as if it named none."""
+    store = open_store(url)
+    try:
+        return bool(store.names("kafka", limit=1))
+    except StoreUnavailable as error:
+        say(f"kafka: no bridge is started, the configuration cannot be read: {error}")
+        return False
+    finally:
+        store.close()
 
 
 def make_supervisor(plan: UpPlan, options: UpOptions, began: float) -> Supervisor:

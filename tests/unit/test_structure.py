@@ -38,9 +38,11 @@ MAY_IMPORT = {
     "producer_proxy": ("common", "engine.client", "engine.link"),
     "consumer_proxy": ("common", "engine.client", "engine.link"),
     "controller": ("common", "engine.client", "engine.link"),
+    "kafka_bridge": ("common", "engine.client", "engine.link"),
     # `engine.log.offline` is the other door: for tools, on a directory whose engine is stopped.
     # So is `producer_proxy.buffer`: on the buffer of a proxy that is stopped, or to read one that runs.
     # `controller.planned_switch` holds the rules of a switch that an operator asks for.
+    # `kafka_bridge.connecting` says how a Kafka cluster of the configuration is reached.
     "penstock": (
         "common",
         "engine.client",
@@ -49,6 +51,7 @@ MAY_IMPORT = {
         "engine.errors",
         "producer_proxy.buffer",
         "controller.planned_switch",
+        "kafka_bridge.connecting",
         "bench",
     ),
     "bench": ("common", "engine", "producer_proxy", "consumer_proxy"),  # it measures their parts one by one
@@ -192,6 +195,27 @@ def test_the_supervisor_runs_without_gevent():
     code = "import sys, penstock.__main__, penstock.commands.up; print('gevent' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_the_proxies_and_the_supervisor_load_no_client_of_kafka():
+    mains = "producer_proxy.__main__, consumer_proxy.__main__, engine.__main__, penstock.commands.up"
+    code = f"import sys, {mains}; print([name for name in ('kafka', 'confluent_kafka', 'common.kafka') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+    reached = {other for name in ("producer_proxy", "consumer_proxy", "engine") for other in reached_from(name)}
+    assert not [each for each in reached if within(each, "common.kafka") or within(each, "kafka_bridge")]
+
+
+def reached_from(package: str) -> set[str]:
+    """The modules that those of a package import, directly or not."""
+    found: set[str] = set()
+    waiting = [name for name in graph() if within(name, package)]
+    while waiting:
+        for other in graph().get(waiting.pop(), ()):
+            if other not in found:
+                found.add(other)
+                waiting.append(other)
+    return found
 
 
 def test_all_third_party_imports_are_declared():

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("common", "engine", "producer_proxy", "consumer_proxy", "controller", "penstock", "bench")
+PACKAGES = (
+    "common", "engine", "kafka_bridge", "producer_proxy", "consumer_proxy", "controller", "penstock", "bench",
+)  # fmt: skip
 
 
 class Function(NamedTuple):

@@ -3,11 +3,13 @@
 import json
 import socket
 import stat
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from common.config import open_store
 from common.secret_file import KEY_BYTES, ensure_key
 from penstock.up import child as logs
 from penstock.up import files, ports
@@ -16,6 +18,7 @@ from penstock.up.directory import prepare
 from penstock.up.errors import AlreadyRunning, PortTaken, UpError
 from penstock.up.lock import DirectoryLock, is_held
 from penstock.up.plan import make_plan
+from penstock.up.run import names_kafka
 from penstock.up.status import readiness
 from tests.unit.penstock.fakes import fake_plan
 
@@ -49,6 +52,13 @@ def test_auto_ports_are_those_of_the_last_run(tmp_path):
     assert ports.choose("auto", HOST, first) == first
 
 
+def test_ports_of_the_last_run_stay_when_a_process_is_added():
+    first = ports.choose("auto", HOST, {})
+    grown = ports.choose("auto", HOST, first, ports.names_of(1, has_kafka=True))
+    assert grown.items() > first.items() and len(set(grown.values())) == len(first) + 2
+    assert ports.choose(None, HOST, grown) == first, "and when it is left out again"
+
+
 def test_auto_ports_change_when_one_was_taken_meanwhile():
     first = ports.choose("auto", HOST, {})
     with socket.create_server((HOST, first["engine"])):
@@ -76,6 +86,29 @@ def test_proxies_find_the_engine_by_its_socket_file_and_all_share_config_and_key
     engine, *proxies = plan.children
     assert engine.command[-2:] == ["--socket-file", f"{tmp_path}/engine.sock"]
     assert all(f"unix:{tmp_path}/engine.sock" in child.command for child in proxies)
+
+
+def test_a_bridge_runs_where_there_are_ports_for_it_and_the_producer_proxy_finds_it_by_its_socket_file(tmp_path):
+    chosen = ports.any_free(HOST, ports.names_of(1, has_kafka=True))
+    plan = make_plan(tmp_path, HOST, None, tmp_path / "cluster.key", chosen, None)
+    bridge, producer = (
+        next(each for each in plan.children if each.name == name) for name in ("kafka_bridge", "producer_proxy")
+    )
+    address = f"unix:{tmp_path}/kafka_bridge.sock"
+    assert address in bridge.command and producer.command[-2:] == ["--kafka-bridge", address]
+    assert f"{HOST}:{chosen['kafka_bridge_ops']}" in bridge.command and f"file://{tmp_path}/config" in bridge.command
+    assert bridge.stop_rank > producer.stop_rank, "the proxies stop first"
+    assert [each.name for each in plan.children if "--kafka-bridge" in each.command] == ["producer_proxy"]
+
+
+def test_without_a_kafka_cluster_there_is_no_bridge(tmp_path):
+    plan = make_plan(tmp_path, HOST, None, tmp_path / "cluster.key", ports.any_free(HOST), None)
+    assert {each.name for each in plan.children} == {"engine", "producer_proxy", "consumer_proxy"}
+    assert not any("--kafka-bridge" in child.command for child in plan.children)
+    assert not names_kafka(f"file://{tmp_path}/config")
+    with closing(open_store(f"file://{tmp_path}/config")) as store:
+        store.put("kafka", "main", {"bootstrap": "k:1"}, 0)
+    assert names_kafka(f"file://{tmp_path}/config")
 
 
 def test_engines_are_told_by_what_messages_are_to_be_looked_up_and_proxies_are_not(tmp_path):

@@ -1,0 +1,1 @@
+"""The bridge to Kafka clusters: one process per machine, beside the proxies. See README.md."""

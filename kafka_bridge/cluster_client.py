@@ -1,0 +1,215 @@
+"""One Kafka cluster at the bridge: its producer, the requests that wait for it, and the threads that serve both.
+
+The keeper opens the producer, and opens it again after a fault or a change of the definition. The sender hands requests
+to the producer. So a cluster that does not answer stalls its own two threads and nothing else.
+"""
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import NamedTuple
+
+from common.clock import SystemClock
+from common.config.definitions import KafkaClusterDefinition
+from common.contract import Code
+from common.kafka.base import KafkaDriver, KafkaProducer, ProducerOptions
+from common.kafka.errors import ClusterUnreachable, KafkaFault, LoginRefused
+from common.kafka.records import NO_OFFSET, ProduceResults
+from common.limited_log import LimitedLog
+from engine.link.produce import ProducedResult, ProduceRequest
+from kafka_bridge.batch import OutgoingBatch
+from kafka_bridge.connecting import connection_of, driver_of
+
+limited = LimitedLog(logging.getLogger("penstock.kafka_bridge"))
+BACKOFF_S, LOGIN_BACKOFF_S = 1.0, 5.0
+"""Pauses between two tries to open the producer; the second one after a refused login."""
+WAITING_BYTES_MAX = 64 << 20
+PRODUCER_CLOSE_S = 3.0
+MISSING_S, MISSING_MAX = 1.0, 10_000
+"""A question about a topic blocks the sender, and so all topics of the cluster: a missing one is asked for rarely."""
+OPTIONS = ProducerOptions(linger_ms=1)
+
+Answer = Callable[[list[ProducedResult]], None]
+Drivers = Callable[[KafkaClusterDefinition], KafkaDriver]
+
+
+class WaitingRequest(NamedTuple):
+    """A PRODUCE that the producer does not have yet. `until`: monotonic."""
+
+    produce: ProduceRequest
+    until: float
+    size: int
+    answer: Answer
+
+    def refuse(self, code: int, sentence: str) -> None:
+        """Answer every message with this code."""
+        self.answer([ProducedResult(int(code), 0, NO_OFFSET, sentence)] * len(self.produce.messages))
+
+
+class ClusterClient:
+    """Begins to connect at once.
+
+    Args:
+        drivers: by definition; tests pass their own.
+    Attributes:
+        fault: why there is no producer now; empty: there is one, or the first try goes on.
+        counts: messages answered, by code.
+    """
+
+    def __init__(self, cluster: KafkaClusterDefinition, drivers: Drivers = driver_of) -> None:
+        self.name, self._drivers = cluster.name, drivers
+        self.fault, self.counts = "", Counter[int]()
+        self.waiting_bytes = self.in_flight = 0
+        self._wanted: KafkaClusterDefinition | None = cluster
+        self._producer: KafkaProducer | None = None
+        self._changed = threading.Condition()
+        self._missing: dict[str, tuple[float, KafkaFault]] = {}
+        self._requests: SimpleQueue[WaitingRequest | None] = SimpleQueue()
+        self._work: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._turn, self._is_closed = 0, False
+        self._keeper = threading.Thread(target=self._keep, name=f"kafka {self.name} keeper", daemon=True)
+        self._sender = threading.Thread(target=self._send, name=f"kafka {self.name} sender", daemon=True)
+        self._keeper.start()
+        self._sender.start()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a producer; the cluster may be away all the same."""
+        return self._producer is not None
+
+    def use(self, cluster: KafkaClusterDefinition | None) -> None:
+        """Follow the definition: another one opens a new producer; None closes it."""
+        if cluster != self._wanted:
+            self._wanted = cluster
+            self._work.put(self._drop)
+
+    def produce(self, asked: ProduceRequest, size: int, answer: Answer) -> None:
+        """Hand messages to Kafka's client, in order; `answer` is called once, in any thread."""
+        until = time.monotonic() + asked.patience_ms / 1000
+        request = WaitingRequest(asked, until, size, self._counted(answer))
+        with self._changed:
+            is_full = self.waiting_bytes and self.waiting_bytes + size > WAITING_BYTES_MAX
+            if not is_full:
+                self.waiting_bytes += size
+            self.in_flight += 1
+        if is_full:
+            request.refuse(Code.OVERLOADED, f'kafka "{self.name}": too much waits for the cluster; nothing was stored')
+        else:
+            self._requests.put(request)
+
+    def close(self, timeout_s: float) -> None:
+        """Finish what was accepted, for at most this time; the rest is TIMEOUT or UNAVAILABLE."""
+        ends = time.monotonic() + timeout_s
+        self._requests.put(None)
+        self._sender.join(timeout_s)
+        self._is_closed = True
+        if (producer := self._producer) is not None:
+            producer.close(max(0.1, ends - time.monotonic()))
+        with self._changed:
+            self._changed.notify_all()
+        self._work.put(lambda: None)
+
+    def _counted(self, answer: Answer) -> Answer:
+        def count(results: list[ProducedResult]) -> None:
+            with self._changed:
+                self.in_flight -= 1
+                self.counts.update(each.code for each in results)
+            answer(results)
+
+        return count
+
+    def _keep(self) -> None:
+        while not self._is_closed:
+            pause_s = None if self._producer is not None else self._open()
+            try:
+                work = self._work.get(timeout=pause_s)
+            except Empty:
+                continue
+            try:
+                work()
+            except Exception:
+                limited.exception("kafka=%s: internal error", self.name)
+
+    def _open(self) -> float | None:
+        """Try to open the producer; returns the pause before the next try."""
+        wanted = self._wanted
+        if wanted is None:
+            self._note(None, f'kafka "{self.name}": the configuration does not have this cluster any more')
+            return None
+        try:
+            connection = connection_of(wanted)
+            self._note(self._drivers(wanted).producer(connection, OPTIONS), "")
+            return None
+        except KafkaFault as fault:
+            self._note(None, str(fault))
+            return LOGIN_BACKOFF_S if isinstance(fault, LoginRefused) else BACKOFF_S
+        except Exception as fault:
+            limited.exception("kafka=%s: internal error while connecting", self.name)
+            self._note(None, f'kafka "{self.name}": internal error: {fault}')
+            return LOGIN_BACKOFF_S
+
+    def _note(self, producer: KafkaProducer | None, fault: str) -> None:
+        if fault and fault != self.fault:
+            limited.warning("kafka=%s: %s", self.name, fault)
+        with self._changed:
+            self._producer, self.fault = producer, fault
+            self._changed.notify_all()
+
+    def _drop(self) -> None:
+        producer, wanted = self._producer, self._wanted
+        self._note(None, "" if wanted else f'kafka "{self.name}": it was removed from the configuration')
+        if producer is not None:
+            producer.close(PRODUCER_CLOSE_S)
+
+    def _replace(self, producer: KafkaProducer, fatal: str) -> None:
+        """Let the keeper close a producer that works no more, and open another one."""
+        self._note(None, fatal)
+        self._work.put(lambda: producer.close(PRODUCER_CLOSE_S))
+
+    def _partitions(self, topic: str) -> int:
+        """Number of partitions. A topic that is missing is not asked for again within MISSING_S. Raises KafkaFault."""
+        until, fault = self._missing.get(topic, (0.0, None))
+        if fault is not None and time.monotonic() < until:
+            raise fault
+        producer = self._producer
+        if producer is None:
+            raise ClusterUnreachable(self.fault)
+        try:
+            return producer.partitions(topic)
+        except KafkaFault as found:
+            if len(self._missing) >= MISSING_MAX:
+                self._missing.clear()
+            self._missing[topic] = time.monotonic() + MISSING_S, found
+            raise
+
+    def _send(self) -> None:
+        while (request := self._requests.get()) is not None:
+            try:
+                self._hand_over(request)
+            except Exception as fault:
+                limited.exception("kafka=%s: internal error while sending", self.name)
+                request.refuse(Code.TIMEOUT, f'kafka "{self.name}": internal error: {fault}; it may be stored')
+            finally:
+                with self._changed:
+                    self.waiting_bytes -= request.size
+
+    def _hand_over(self, request: WaitingRequest) -> None:
+        with self._changed:
+            patience_s = request.until - time.monotonic()
+            self._changed.wait_for(lambda: self._producer is not None or bool(self.fault), max(0.0, patience_s))
+            producer, fault = self._producer, self.fault
+        if producer is not None and (fatal := producer.fatal_fault):
+            self._replace(producer, fatal)
+            producer, fault = None, fatal
+        if producer is None or request.until < time.monotonic():
+            reason = fault or f'kafka "{self.name}": its client did not take it in time'
+            return request.refuse(Code.UNAVAILABLE, f"{reason}; nothing was stored")
+        self._turn += 1
+        asked = request.produce
+        batch = OutgoingBatch(asked.messages, asked.topics, self._partitions, SystemClock().now_ms(), self._turn)
+        if not batch.records.topics:
+            return request.answer(batch.settle(ProduceResults((), (), {})))
+        return producer.produce(batch.records, lambda found: request.answer(batch.settle(found)))

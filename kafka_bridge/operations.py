@@ -1,0 +1,37 @@
+"""PRODUCE: requests of links to the clients of clusters, and their answers back."""
+
+from common.contract import Code
+from common.kafka.records import NO_OFFSET
+from engine.link.codes import OK
+from engine.link.operations import PRODUCE
+from engine.link.produce import ProducedResult, decode_produce, encode_produced
+from kafka_bridge.clusters import Clusters
+from kafka_bridge.link import BridgeLink
+
+STOPPING = "the Kafka bridge is stopping; nothing was stored"
+
+
+class Operations:
+    """The operations of one bridge. Called in threads of links; none of them blocks.
+
+    Attributes:
+        is_stopping: further requests are refused.
+    """
+
+    def __init__(self, clusters: Clusters) -> None:
+        self._clusters, self.is_stopping = clusters, False
+
+    def produce(self, link: BridgeLink, request_id: int, payload: bytes) -> None:
+        """Serve PRODUCE. Raises PayloadError."""
+        request = decode_produce(payload)
+
+        def answer(results: list[ProducedResult]) -> None:
+            link.answer(PRODUCE, request_id, OK, encode_produced(results))
+
+        client = None if self.is_stopping else self._clusters.named(request.cluster)
+        if client is None:
+            unknown = f'kafka "{request.cluster}": the configuration does not have this cluster; nothing was stored'
+            sentence = STOPPING if self.is_stopping else unknown
+            answer([ProducedResult(int(Code.UNAVAILABLE), 0, NO_OFFSET, sentence)] * len(request.messages))
+        else:
+            client.produce(request, len(payload), answer)
