@@ -26,6 +26,8 @@ from kafka_bridge.connecting import connection_of, driver_of
 limited = LimitedLog(logging.getLogger("penstock.kafka_bridge"))
 BACKOFF_S, LOGIN_BACKOFF_S = 1.0, 5.0
 """Pauses between two tries to open the producer; the second one after a refused login."""
+LOOK_S = 1.0
+"""Interval between two looks whether the producer still works: one that does not may keep what it holds for ever."""
 WAITING_BYTES_MAX = 64 << 20
 PRODUCER_CLOSE_S = 3.0
 MISSING_S, MISSING_MAX = 1.0, 10_000
@@ -123,7 +125,9 @@ class ClusterClient:
 
     def _keep(self) -> None:
         while not self._is_closed:
-            pause_s = None if self._producer is not None else self._open()
+            if (producer := self._producer) is not None and (fatal := producer.fatal_fault):
+                self._replace(producer, fatal)
+            pause_s = LOOK_S if self._producer is not None else self._open()
             try:
                 work = self._work.get(timeout=pause_s)
             except Empty:
@@ -134,7 +138,7 @@ class ClusterClient:
                 limited.exception("kafka=%s: internal error", self.name)
 
     def _open(self) -> float | None:
-        """Try to open the producer; returns the pause before the next try."""
+        """Try to open the producer; returns the pause before the next try or look; None: until there is work."""
         wanted = self._wanted
         if wanted is None:
             self._note(None, f'kafka "{self.name}": the configuration does not have this cluster any more')
@@ -142,7 +146,7 @@ class ClusterClient:
         try:
             connection = connection_of(wanted)
             self._note(self._drivers(wanted).producer(connection, OPTIONS), "")
-            return None
+            return LOOK_S
         except KafkaFault as fault:
             self._note(None, str(fault))
             return LOGIN_BACKOFF_S if isinstance(fault, LoginRefused) else BACKOFF_S

@@ -208,6 +208,17 @@ def test_a_producer_that_works_no_more_is_replaced_by_another_one(desk):
     assert desk.send(Message(topic="orders"))[0].code == Code.OK and desk.kafka.closed == 1
 
 
+def test_a_producer_that_keeps_what_it_holds_is_replaced_without_another_message(desk, monkeypatch):
+    monkeypatch.setattr(cluster_client, "LOOK_S", 0.02)
+    desk.kafka.is_holding = True
+    first = desk.send_held()
+    until(lambda: desk.kafka.held == 1, "the record is in flight")
+    desk.kafka.fatal_faults.append('kafka "main": no broker answers')
+    request_id, _, _ = desk.link.receive()  # what the closed producer held has its result
+    assert request_id == first
+    until(lambda: len(desk.kafka.opened) == 2 and desk.client.is_open, "another producer is open")
+
+
 def test_a_cluster_that_is_removed_is_unavailable(desk):
     assert desk.send(Message(topic="orders"))[0].code == Code.OK
     desk.store.delete("kafka", "main", desk.version)
