@@ -11,6 +11,7 @@ from common.admin.topics import TopicSettings
 from common.config.checks import is_family
 from common.config.definitions import TopicDefinition
 from common.config.errors import EntryNotFound
+from common.config.text_values import KAFKA_HOME
 from penstock.commands import progress
 from penstock.commands.auto_created import auto_created, auto_created_if_reachable
 from penstock.commands.exits import CONFLICT, NOT_FOUND, CommandError, CommandGroup
@@ -57,6 +58,13 @@ def topic() -> None:
     help="Create also the topics in FILE (- for stdin), one per line: name, or name,queues,durability. # begins a comment.",
 )
 @click.option("--skip-existing", is_flag=True, help="Leave existing topics as they are, and create the others.")
+@click.option(
+    "--accept",
+    "accepted",
+    multiple=True,
+    type=click.Choice(["lone-replica"]),
+    help="Create a topic with a home in Kafka also where a single replica may acknowledge its messages.",
+)
 @settings_options(TopicSettings)
 @output_option
 @instance_options()
@@ -66,12 +74,14 @@ def create(
     family: bool,
     file: TextIO | None,
     skip_existing: bool,
+    accepted: tuple[str, ...],
     output: str,
     settings: TopicSettings,
 ) -> None:
     """Create topics, or with --family families of topics.
 
     Nothing is created when a name or a line is invalid (exit code 2), or when one of the topics exists (exit code 4).
+    With --home kafka:NAME the topics must exist in that cluster, and get as many queues as they have partitions there.
     """
     if family and (file or skip_existing):
         raise click.UsageError("--family needs NAMES: leave out --from and --skip-existing")
@@ -88,8 +98,19 @@ def create(
             if family:
                 made = families.create(admin, names, settings)
             else:
-                made = topics.create(admin, wanted, settings, skip_existing)
+                made = topics.create(admin, at_home(admin, wanted, settings, accepted), settings, skip_existing)
     show_created(made, len(wanted) - len(made), output)
+
+
+def at_home(
+    admin: Administrator, wanted: dict[str, TopicSettings], settings: TopicSettings, accepted: Sequence[str]
+) -> dict[str, TopicSettings]:
+    """The settings of each topic as its home needs them."""
+    if not str(settings.given().get("home", "")).startswith(KAFKA_HOME):
+        return wanted
+    from penstock.commands import kafka_homes  # a client of Kafka: only for the topics that need one
+
+    return kafka_homes.fit_to_kafka(admin, wanted, settings, accepted)
 
 
 def show_created(made: Sequence[TopicDefinition], skipped: int, output: str) -> None:
