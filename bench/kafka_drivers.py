@@ -38,6 +38,8 @@ PARTITIONS = 8
 BATCH = 500
 BATCHES_WAITING = 20
 NOW = 1_700_000_000_000
+FOR_EVER = {"retention.ms": "-1"}
+"""Brokers delete by the records' own time, which is long past here."""
 JAVA = "java"
 JAVA_PROGRAM = "org.apache.kafka.tools.ProducerPerformance"
 JAVA_SETTINGS = ("acks=all", "enable.idempotence=true", "linger.ms=5", "batch.size=65536")
@@ -64,7 +66,7 @@ def broker() -> Iterator[tuple[Path, str]]:
 
 def create(admin: ClusterAdmin, topic: str) -> None:
     """Return when the broker serves it."""
-    if refusals := admin.create_topics({topic: NewKafkaTopic(PARTITIONS, 1)}):
+    if refusals := admin.create_topics({topic: NewKafkaTopic(PARTITIONS, 1, FOR_EVER)}):
         raise refusals[topic]
     while not admin.topics([topic]):
         time.sleep(0.05)
@@ -154,16 +156,16 @@ def run(records: int, rounds: int, say: Callable[[str], None]) -> dict[tuple[str
                 for driver in drivers:
                     topic = f"{driver.name}-{size}-{number}"
                     create(admin, topic)
-                    say(f"{driver.name}, {size} B, round {number + 1}")
                     sent = produce(driver, connection, topic, size, count)
                     costs.setdefault((driver.name, "produce", size), []).append(sent)
                     read = consume(driver, connection, topic, count)
                     costs.setdefault((driver.name, "consume", size), []).append(read)
+                    say(f"{driver.name}, {size} B: {sent.cpu_us:.2f} µs to produce, {read.cpu_us:.2f} µs to consume")
                 topic = f"{JAVA}-{size}-{number}"
                 create(admin, topic)
-                say(f"{JAVA}, {size} B, round {number + 1}")
                 sent = produce_by_java(folder, bootstrap, topic, size, count * 5)
                 costs.setdefault((JAVA, "produce", size), []).append(sent)
+                say(f"{JAVA}, {size} B: {sent.cpu_us:.2f} µs to produce")
         admin.close()
     return costs
 

@@ -30,6 +30,7 @@ offsets.topic.num.partitions=3
 transaction.state.log.num.partitions=3
 share.coordinator.state.topic.num.partitions=1
 log.cleaner.enable=false
+log.retention.ms=-1
 controlled.shutdown.enable=false
 """
 SECURE = """\

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from common.kafka.base import PartitionReader, ReaderOptions
 from common.kafka.connection import KafkaConnection
@@ -64,7 +64,7 @@ class LibrdkafkaReader(PartitionReader):
                 groups[partition].append(message)
             elif error.code() == KafkaError._PARTITION_EOF:
                 ends[partition] = message.offset()
-            elif error.code() not in _PASSING and not self._is_over(partition, message):
+            elif error.code() not in _PASSING:
                 self._fault = self._fault_of(partition, message)
         found = []
         for partition, group in groups.items():
@@ -80,25 +80,6 @@ class LibrdkafkaReader(PartitionReader):
             fault, self._fault = self._fault, None
             raise fault
         return found
-
-    def _is_over(self, partition: Partition, message: Any) -> bool:
-        """Whether an error is about a position that was assigned earlier, or that exists after all.
-
-        A leader that was elected a moment ago may not know the end of its own log yet, and calls good positions wrong.
-        """
-        at = self._positions.get(partition, -1)
-        if message.error().code() not in _OUT_OF_RANGE:
-            return False
-        if 0 <= message.offset() != at:
-            return True
-        try:
-            start, end = self._client.get_watermark_offsets(TopicPartition(*partition), METADATA_WAIT_S, cached=False)
-            if start <= at <= end:
-                self._client.seek(TopicPartition(*partition, at))
-                return True
-        except KafkaException:
-            pass
-        return False
 
     def _fault_of(self, partition: Partition, message: Any) -> KafkaFault:
         error = message.error()

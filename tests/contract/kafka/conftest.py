@@ -9,6 +9,8 @@ import pytest
 from common.kafka.base import NewKafkaTopic
 from common.kafka.connection import KafkaConnection
 from common.kafka.drivers import DRIVERS, installed, open_driver
+from common.kafka.errors import KafkaFault
+from common.kafka.records import Partition
 from tests.contract.kafka.exchange import Exchange
 from tests.services import require
 from tests.services.kafka import KafkaBrokers
@@ -50,8 +52,19 @@ def any_admin(brokers):
     """Of the faster driver; for what a test only prepares."""
     require(installed(), "pip install kafka-python")
     admin = open_driver().admin(KafkaConnection("test", (brokers.bootstrap,)))
+    admin.create_topics({"first": NewKafkaTopic(1, 1)})
+    until(lambda: has_coordinator(admin), "a coordinator of groups", 60.0)
     yield admin
     admin.close()
+
+
+def has_coordinator(admin):
+    """A broker that has just started makes its topic of positions when it is first asked."""
+    try:
+        admin.set_group_offsets("first", {Partition("first", 0): 0})
+    except KafkaFault:
+        return False
+    return True
 
 
 @pytest.fixture
