@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from engine.broker.life import BrokerLife
 from engine.errors import CorruptionError
-from engine.log.format import split_records
+from engine.log.format import SEGMENT_HEADER_SIZE, split_records
 from tests.sim.group.broker import DIRECTORY, GROUP, Broker
 from tests.sim.group.invariants import Invariants
 from tests.sim.group.ledger import Place
@@ -24,7 +24,8 @@ SEGMENT = re.compile(rf"{DIRECTORY}/log/(\d{{20}})\.seg$")
 class Checks:
     """
     Attributes:
-        confirmed: the greatest position that any broker has shown as confirmed.
+        confirmed: the greatest position that any broker has shown as confirmed, and that a batch ends at. A start
+            leaves out a last segment that has only its header, and the log goes on at the end of the one before.
         confirmers: name and incarnation of the broker that has confirmed something, by epoch.
         states: changes of the group's record that were seen: (state before, state after).
     """
@@ -73,7 +74,8 @@ class Checks:
         first = self.confirmers.setdefault(epoch, own)
         if first != own:
             raise Broken(f"epoch {epoch}: brokers {first[0]} and {own[0]} both confirm")
-        self.confirmed = max(self.confirmed, position)
+        if life.store.segments.at(position - SEGMENT_HEADER_SIZE) is None:  # else only the header of a new segment
+            self.confirmed = max(self.confirmed, position)
         self.invariants.confirms(broker, life, position)
         if position > life.store.end_position:
             raise Broken(f"broker {broker.name} confirms {position}, and its log ends at {life.store.end_position}")
