@@ -16,7 +16,7 @@ from common.contract import Code, Credential, Message, SendRequest
 from common.credential import mint
 from common.kafka.base import NewKafkaTopic, ReaderOptions
 from common.kafka.connection import KafkaConnection
-from common.kafka.drivers import installed, open_driver
+from common.kafka.drivers import DRIVERS, installed, open_driver
 from common.kafka.records import Partition
 from common.keyhash import queue_of
 from tests.e2e.running import RunningPenstock
@@ -52,7 +52,7 @@ class Sender:
 class Home:
     """A broker, a Penstock with the cluster `main`, and an application that may send everything."""
 
-    def __init__(self, folder) -> None:
+    def __init__(self, folder, driver) -> None:
         self.brokers = KafkaBrokers(folder / "kafka").start()
         self.connection = KafkaConnection("main", (self.brokers.bootstrap,))
         with closing(open_driver().admin(self.connection)) as admin:
@@ -62,7 +62,7 @@ class Home:
         self.penstock = RunningPenstock(folder / "data")
         # Without a running Penstock: the configuration is a directory.
         (folder / "data" / "config").mkdir(parents=True)
-        self.penstock.run("kafka", "add", "main", "--bootstrap", self.brokers.bootstrap)
+        self.penstock.run("kafka", "add", "main", "--bootstrap", self.brokers.bootstrap, "--driver", driver)
         for name in ("orders", "stops", "kills"):
             self.create(name)
         self.create("safe", "--buffer", "disk")
@@ -97,10 +97,10 @@ class Home:
         self.brokers.stop()
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    require(installed(), "pip install kafka-python")
-    made = Home(tmp_path_factory.mktemp("home"))
+@pytest.fixture(scope="module", params=DRIVERS)
+def home(request, tmp_path_factory):
+    require(request.param in installed(), f"pip install {request.param}")
+    made = Home(tmp_path_factory.mktemp("home"), request.param)
     yield made
     made.close()
 
