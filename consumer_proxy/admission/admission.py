@@ -34,7 +34,7 @@ class AdmittedPull:
     """A group and topics that a credential may pull.
 
     Attributes:
-        told: field 7 of the response: each named topic that is not defined; `scope` has the others.
+        told: field 7 of the response: each named topic that cannot be pulled; `scope` has the others.
         told_with_lease: the same with field 8, for calls that leave the lease time open.
     """
 
@@ -73,7 +73,7 @@ class PullAdmission:
         """The verdict on a leasing pull that came over `connection`.
 
         Raises:
-            Refused: UNAUTHENTICATED, FORBIDDEN, UNKNOWN_GROUP; UNKNOWN_TOPIC when none of the topics is defined.
+            Refused: UNAUTHENTICATED, FORBIDDEN, UNKNOWN_GROUP; UNKNOWN_TOPIC when no topic can be pulled.
         """
         self._follow()
         key = (call.credential, call.group, call.topics, call.max_messages > 0)
@@ -127,6 +127,9 @@ class PullAdmission:
         definition = self._view.topic(topic)
         if definition is None:
             raise Refused(Code.UNKNOWN_TOPIC, f"there is no topic {topic}")
+        if definition.kafka_cluster is not None:
+            sentence = f"the home of topic {topic} is the Kafka cluster {definition.kafka_cluster}, where pulls do not read yet"
+            raise Refused(Code.UNKNOWN_TOPIC, sentence)
         return stored_name(topic, definition.made_ms), definition.queues
 
     def _look_up(self, principal: Principal, call: Call) -> AdmittedPull:
@@ -150,7 +153,7 @@ class PullAdmission:
     def _topics(
         self, principal: Principal, call: Call, definition: GroupDefinition
     ) -> tuple[dict[str, int], list[tuple[str, int, str]]]:
-        """The queues of the call's topics, and (topic, code, sentence) of each one that is not defined."""
+        """The queues of the call's topics, and (topic, code, sentence) of each one that cannot be pulled."""
         names = call.topic_names() or list(definition.topics)
         only_acks = call.max_messages <= 0
         if not names and not only_acks:
