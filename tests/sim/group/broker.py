@@ -24,6 +24,7 @@ from tests.sim.group.machine import BrokerMachine, KeptOnMachine
 from tests.sim.group.master_line import MasterLine
 from tests.sim.group.network import End
 from tests.sim.group.process import Process
+from tests.sim.history import Broken
 from tests.sim.machine import EndAt
 
 if TYPE_CHECKING:
@@ -163,7 +164,14 @@ class Broker(Process):
     def after_call(self) -> None:
         if self.core is not None:
             self.core.turns.run()
-            self.cluster.checks.turn(self)
+            try:
+                self.cluster.checks.turn(self)
+            except (
+                AttributeError,
+                LookupError,
+                TypeError,
+            ) as error:  # it would pass for an exception of the broker's loop, which goes on
+                raise Broken(f"a check does not fit the broker: {error}") from error
 
     def _tick(self) -> None:
         self.later(self.cluster.scenario.tick_ms, self._tick)

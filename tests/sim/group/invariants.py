@@ -43,7 +43,7 @@ class Invariants:
         assert broker.core is not None
         own, ends = (
             (broker.name, broker.core.incarnations.present),
-            (life.appender.end_position, life.durability.durable_position),
+            (life.appender.end_position, life.syncer.durable_position),
         )
         known = self.stored.get(own)
         if known is None:
