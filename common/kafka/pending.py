@@ -85,6 +85,6 @@ class Outstanding:
             return self._changed.wait_for(lambda: not self._batches, max(timeout_s, 0.0))
 
     def stalled_s(self) -> float:
-        """How long batches have waited while none got its results."""
+        """Seconds for which batches have waited and none got its results."""
         with self._changed:
             return self._now() - self._moved_at if self._batches else 0.0

@@ -42,6 +42,7 @@ from engine.log.write._append cimport Appender
 from engine.errors import EngineError
 from engine.link import layout
 from engine.ops.append import COUNT_RULE, HEAD_RULE
+from engine.link.errors import PayloadError
 from engine.ops.output_hold import hold_of
 
 cdef enum:
@@ -303,7 +304,10 @@ cdef class LinkConnection(Connection):
             return False
         try:
             on_stored(get32(payload), end, synced)
+        except PayloadError:
+            return False
         except Exception:
+            log.exception("what a slave has stored could not be taken")
             return False
         return True
 

@@ -16,7 +16,7 @@ _Client = TypeVar("_Client")
 
 
 def common_options(connection: KafkaConnection) -> dict[str, Any]:
-    """What all clients take."""
+    """Options of every client: producer, reader and administration."""
     options: dict[str, Any] = {
         "bootstrap.servers": ",".join(connection.bootstrap),
         "client.id": "penstock",

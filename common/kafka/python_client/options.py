@@ -19,7 +19,7 @@ _Client = TypeVar("_Client")
 
 
 def common_options(connection: KafkaConnection) -> dict[str, Any]:
-    """What all clients take."""
+    """Options of every client: producer, reader and administration."""
     options: dict[str, Any] = {
         "bootstrap_servers": list(connection.bootstrap),
         "client_id": "penstock",
