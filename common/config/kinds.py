@@ -4,6 +4,8 @@ from common.config.broker_group import BrokerGroupDefinition
 from common.config.definition import Definition
 from common.config.definitions import (
     ApplicationDefinition,
+    CopyInDefinition,
+    CopyOutDefinition,
     FamilyDefinition,
     GroupDefinition,
     KafkaClusterDefinition,
@@ -12,6 +14,6 @@ from common.config.definitions import (
 
 _CLASSES: tuple[type[Definition], ...] = (
     TopicDefinition, FamilyDefinition, GroupDefinition, ApplicationDefinition, BrokerGroupDefinition,
-    KafkaClusterDefinition,
+    KafkaClusterDefinition, CopyInDefinition, CopyOutDefinition,
 )  # fmt: skip
 DEFINITIONS: dict[str, type[Definition]] = {each.kind: each for each in _CLASSES}

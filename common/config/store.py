@@ -39,6 +39,8 @@ KINDS: Mapping[str, EntryKind] = {
     "setting": EntryKind(16),
     "broker_group": EntryKind(1),  # one bucket, so that a reader sees all groups as of one time
     "kafka": EntryKind(1),
+    "copy_in": EntryKind(16),
+    "copy_out": EntryKind(16),
     "engine": EntryKind(1, followed=False),  # see engine_records.py
     "audit": EntryKind(64, followed=False, bucket_entries_max=500),
 }

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from common.clock import Clock, SystemClock
 from common.config import buckets as layout
@@ -35,6 +35,7 @@ limited = LimitedLog(log)
 
 SNAPSHOT_GAP_S = 1.0  # a burst of changes is written once
 CONFIRM_S = 60.0  # interval at which an unchanged snapshot is marked as current
+D = TypeVar("D", bound=Definition)
 _PARSE = {kind: each.from_value for kind, each in DEFINITIONS.items()}
 
 
@@ -96,8 +97,12 @@ class ConfigView:
 
     def broker_groups(self) -> list[BrokerGroupDefinition]:
         """All broker groups by name; empty where the configuration names none. Invalid ones are left out."""
-        names = sorted(name for name, _ in self._kinds["broker_group"].entries())
-        found = [self._find("broker_group", name, BrokerGroupDefinition.from_value) for name in names]
+        return self.all_of(BrokerGroupDefinition)
+
+    def all_of(self, definition: type[D]) -> list[D]:
+        """All definitions of a kind with few entries, by name. Invalid ones are left out."""
+        names = sorted(name for name, _ in self._kinds[definition.kind].entries())
+        found = [self._find(definition.kind, name, definition.from_value) for name in names]
         return [each for each in found if each is not None]
 
     def kafka_cluster(self, name: str) -> KafkaClusterDefinition | None:

@@ -1,4 +1,4 @@
-"""Definitions of topics, families, groups, applications and Kafka clusters, with the bounds of their settings."""
+"""Definitions of topics, families, groups, applications, Kafka clusters and copies, with the bounds of their settings."""
 
 from common.config.definitions.application import (
     DEAD_LETTERS,
@@ -12,6 +12,7 @@ from common.config.definitions.application import (
     Key,
 )
 from common.config.definitions.common import GRADES, ORDERS, RATE_BYTES_MAX, RATE_MESSAGES_MAX, RETENTION_MS_MAX
+from common.config.definitions.copies import COPIES_MAX, CopyDefinition, CopyInDefinition, CopyOutDefinition
 from common.config.definitions.group import ON_FAILURE, GroupDefinition
 from common.config.definitions.kafka import CLUSTERS_MAX, KafkaClusterDefinition
 from common.config.definitions.topic import (
@@ -25,6 +26,7 @@ from common.config.definitions.topic import (
 
 __all__ = [
     "CLUSTERS_MAX",
+    "COPIES_MAX",
     "DEAD_LETTERS",
     "DELAY_MS_MAX",
     "DURABILITIES",
@@ -42,6 +44,9 @@ __all__ = [
     "RETENTION_MS_MAX",
     "SEND",
     "ApplicationDefinition",
+    "CopyDefinition",
+    "CopyInDefinition",
+    "CopyOutDefinition",
     "FamilyDefinition",
     "Grant",
     "GroupDefinition",
