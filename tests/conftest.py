@@ -14,6 +14,21 @@ from common.limited_log import LimitedLog
 settings.register_profile("unhurried", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("unhurried")
 
+FORMS = {"native", "twin", "pure", "reference"}
+"""Parameters of tests that run on a native module and on its Python reference."""
+
+
+def pytest_addoption(parser):
+    parser.addoption("--without-forms", action="store_true", help="Leave out tests that name the form they run on.")
+
+
+def pytest_collection_modifyitems(config, items):
+    """A whole run on the references has nothing new for tests that every other run makes on both forms."""
+    if config.getoption("--without-forms"):
+        both = [each for each in items if hasattr(each, "callspec") and FORMS & set(each.callspec.id.split("-"))]
+        items[:] = [each for each in items if each not in set(both)]
+        config.hook.pytest_deselected(items=both)
+
 
 @pytest.fixture(autouse=True)
 def no_line_was_logged_before():
