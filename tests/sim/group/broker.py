@@ -8,12 +8,14 @@ from engine.broker.core import TICK_MS, BrokerCore
 from engine.broker.group_ops import GroupOps
 from engine.broker.host import StoppableWork
 from engine.broker.incarnations import Incarnations
+from engine.broker.life import BrokerLife
 from engine.broker.master_session import FollowingBroker
 from engine.broker.standby import Standby
 from engine.config import LogConfig
 from engine.env.simulated import PowerCut, ProcessEnded
 from engine.errors import CheckpointError, EngineError
 from engine.log import Log, open_log
+from engine.log.upkeep.truncation import TruncationOrder
 from engine.log.write.failed_sync import is_marked
 from engine.node import Node, NodeConfig, NodeHost
 from engine.ops.output_hold import UNHELD_ROLES, OutputHold
@@ -37,13 +39,18 @@ RESTART_MS = 200
 
 
 class WatchedCore(BrokerCore):
-    """Its cuts are checked."""
+    """Its cuts are checked, and what it goes on with."""
 
     _host: "Broker"
 
     def cut_log(self, position: int) -> None:
         self._host.cluster.checks.invariants.cuts(self._host, position)
         super().cut_log(position)
+
+    def _cease(self, life: BrokerLife) -> None:
+        super()._cease(life)
+        if self.life is not None and self.life.store is life.store:
+            self._host.cluster.checks.invariants.follows_on(self._host, life)
 
 
 class Broker(Process):
@@ -55,6 +62,7 @@ class Broker(Process):
         looped: the node that time and threads call; None: there is none.
         restart_ms: pause of the supervisor.
         opened: number of times that its log was opened.
+        has_new_link: a link was authenticated in this turn.
     """
 
     def __init__(self, cluster: "Cluster", name: str, log: LogConfig, node: dict[str, int], drift_ppm: int) -> None:
@@ -72,6 +80,7 @@ class Broker(Process):
         self.restart_ms = RESTART_MS
         self.deaths: list[str] = []
         self.opened = 0
+        self.has_new_link = False
         self._is_role_due = False
         self._woken_ms = -1
 
@@ -194,9 +203,14 @@ class Broker(Process):
 
     def open_log(self, *, scans_all: bool) -> Log:
         self.opened += 1
-        return open_log(
+        order = self.env.files.get(f"{DIRECTORY}/truncate")
+        store = open_log(
             self.env, DIRECTORY, self._log, notify=lambda: self.later(0, self._fetched), scans_all=scans_all
         )
+        if order is not None:
+            position = TruncationOrder.decode(bytes(order.seen), "the order").position
+            self.cluster.checks.invariants.was_cut(self, position)
+        return store
 
     def _fetched(self) -> None:
         if self.looped is not None:

@@ -49,6 +49,9 @@ class Checks:
         if life is None:
             return
         self.invariants.turn(broker, life)
+        if broker.has_new_link:
+            broker.has_new_link = False
+            self.invariants.links(broker)
         if life.lead_at is None:
             return
         epoch = life.group.epoch

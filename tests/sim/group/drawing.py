@@ -14,7 +14,7 @@ CONTROLLERS = ("c1", "c2")
 ROLES = ("master", "master", "slave", "a", "b", "c")
 ENDS = (("kill", 5), ("kill_in_call", 3), ("stop", 1), ("kill_all", 1))
 CUTS = (("power_cut", 4), ("power_cut_in_call", 2), ("power_cut_all", 3))
-NETWORK = (("partition", 5), ("break_links", 2), ("slow_network", 1))
+NETWORK = (("partition", 5), ("break_links", 2), ("half_open", 1), ("slow_network", 1))
 PAUSES = (("pause", 4), ("pause_controller", 1), ("kill_controller", 1))
 COORDINATION = (("contact_lost", 3), ("session_expired", 1), ("read_only", 1), ("uncertain", 2))
 MACHINES = (("slow_disk", 2), ("disk_full", 1), ("calls", 3), ("clock_step", 1))
@@ -31,10 +31,10 @@ THEME_SHARE = SWITCHES_SHARE = 0.1
 def draw(seed: int) -> GroupScenario:
     """The scenario of a seed.
 
-    Every sixtieth is long, every fifth is of an aimed course, and in every fourth slaves are read from.
+    Every sixtieth is long, every third is of an aimed course, and in every fourth slaves are read from.
     """
     random = Random(f"group {seed}")
-    if aimed := AIMED.get(seed % 20):
+    if aimed := AIMED.get(seed % 40):
         return aimed(random, seed)
     is_long = seed % 60 == 29
     length_ms = random.randint(8_000, 15_000) if is_long else random.randint(800, 2_800)
@@ -155,8 +155,56 @@ def _unheard(random: Random, seed: int) -> GroupScenario:
     )  # fmt: skip
 
 
-AIMED = {3: _rolls, 13: _rolls, 8: _away, 17: _restarts, 6: _unheard}
-"""By the seed's remainder of 20: courses that chance alone draws too rarely."""
+def _handed_over(random: Random, seed: int) -> GroupScenario:
+    """Planned switches under load, while disks are slow; the operator's command may be late, or not be back at all."""
+    names = list(NAMES[: random.choice((2, 2, 3))])
+    faults = [Fault("slow_disk", 100, 6_000, {"who": name, "ms": random.choice((30, 200))}) for name in names]
+    at_ms = random.randint(900, 1_300)
+    for _ in range(2):
+        options = {"who": "master", "hands_over": 1, "late_ms": random.choice((1, 5, 20, 20, 700, 0))}
+        faults.append(Fault("switch", at_ms, 1, options))
+        at_ms += random.randint(600, 1_500)
+    return GroupScenario(
+        seed, at_ms, len(names), 1, tuple(faults), (0,) * 5, pause_ms=15, bytes_max=300, tick_ms=random.choice((20, 60)),
+        log={"segment_bytes": 64 << 10}, node={"tick_ms": 50, "progress_ms": 200}, timers=random.random() < 0.5,
+    )  # fmt: skip
+
+
+def _taken_back(random: Random, seed: int) -> GroupScenario:
+    """A master that only clients reach fills some small segments; another one leads meanwhile, and the first is cut."""
+    names = list(NAMES[: random.choice((2, 3))])
+    at_ms, who = random.randint(500, 700), names[0]
+    pairs = [pair for other in (*names[1:], "c1") for pair in ((who, other), (other, who))]
+    faults = [Fault("partition", at_ms, random.randint(900, 1_300), {"pairs": pairs})]
+    for after_ms in (random.randint(1_500, 2_300), random.randint(2_300, 2_900)):
+        options = {"who": who, "calls": random.randint(1, 150)}
+        faults.append(Fault(random.choice(("kill", "kill_in_call")), at_ms + after_ms, 100, options))
+    return GroupScenario(
+        seed, at_ms + 3_000, len(names), 1, tuple(faults), (0,) * 5, pause_ms=30, bytes_max=1_500, timers=False,
+        log={"segment_bytes": 16 << 10, "pending_max": 50_000}, node={"tick_ms": 50, "progress_ms": 200},
+    )  # fmt: skip
+
+
+def _sent_again(random: Random, seed: int) -> GroupScenario:
+    """The links between the proxy and the brokers break or stand still again and again, under load."""
+    names = list(NAMES[: random.choice((2, 3))])
+    at_ms, faults = random.randint(400, 600), []
+    for _ in range(8):
+        options: dict[str, Any] = {"between": ["proxy", "a"]}
+        if (kind := random.choice(("break_links", "half_open", "partition"))) == "partition":
+            options = {"pairs": [random.choice((("proxy", "a"), ("a", "proxy")))]}
+        faults.append(Fault(kind, at_ms, random.randint(100, 400), options))
+        at_ms += random.randint(60, 500)
+    faults.append(Fault("slow_network", 400, at_ms, {"ms": random.choice((10, 30, 100))}))
+    return GroupScenario(
+        seed, at_ms, len(names), 1, tuple(sorted(faults, key=lambda each: each.at_ms)), (0,) * 5, pause_ms=15,
+        log={"segment_bytes": 64 << 10}, node={"tick_ms": 50, "progress_ms": 200}, timers=False,
+    )  # fmt: skip
+
+
+AIMED = {3: _rolls, 13: _rolls, 23: _rolls, 33: _rolls, 8: _away, 28: _away, 17: _restarts, 37: _restarts, 6: _unheard,
+         26: _unheard, 15: _handed_over, 35: _taken_back, 19: _sent_again}  # fmt: skip
+"""By the seed's remainder of 40: courses that chance alone draws too rarely."""
 
 
 def _fault(random: Random, family: str, length_ms: int, names: list[str], controllers: int) -> Fault:
@@ -171,7 +219,7 @@ def _fault(random: Random, family: str, length_ms: int, names: list[str], contro
         options["who"] = random.choice(CONTROLLERS[:controllers])
     elif kind == "partition":
         options = {"pairs": _pairs(random, [*names, *CONTROLLERS[:controllers], "proxy"])}
-    elif kind == "break_links":
+    elif kind in ("break_links", "half_open"):
         options = {"between": random.sample([*names, *CONTROLLERS[:controllers], "proxy"], 2)}
     elif kind == "slow_network":
         options["ms"] = random.choice((20, 100, 400))

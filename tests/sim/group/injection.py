@@ -140,6 +140,11 @@ class GroupInjection:
         one, other = fault.options["between"]
         self.network.break_between(one, other)
 
+    def _half_open(self, fault: Fault) -> None:
+        """A device between two processes resets the connections of one; the other's kernel finds out later."""
+        kept = self.network.break_one_side(*fault.options["between"])
+        self._until(fault, lambda: [each.lost() for each in kept])
+
     def _slow_network(self, fault: Fault) -> None:
         self.network.slow_ms = fault.options["ms"]
         self._until(fault, lambda: setattr(self.network, "slow_ms", 2))
@@ -228,6 +233,8 @@ class GroupInjection:
 
         def answered(reason: str) -> None:
             self.world.note(master.name, "hands over", version, reason)
+            if not reason:
+                self.cluster.checks.invariants.handed_over(master)
             late_ms = options.get("late_ms", self.cluster.random.choice((1, 5, 20, 700, 0)))
             if not reason and late_ms:  # else the command ends before it has written
                 self._note("switched late" if late_ms > HAND_OVER_MS else "handed over")

@@ -11,7 +11,8 @@ from common.cluster.group_record import GroupRecord
 from engine.broker.life import BrokerLife
 from engine.link import layout
 from engine.link.read import ReadAnswer
-from engine.log.format import BATCH_HEADER_SIZE
+from engine.log.format import BATCH_HEADER_SIZE, SEGMENT_HEADER_SIZE
+from engine.log.segment.side_files import SIDE_SUFFIXES, SUFFIX, segment_bases
 from tests.sim.group.broker import GROUP, Broker
 from tests.sim.group.ledger import NAME
 from tests.sim.history import Broken
@@ -37,6 +38,7 @@ class Invariants:
         self._settles_at: dict[BrokerLife, int] = {}
         self._synced: dict[BrokerLife, int] = {}
         self._told = 0
+        self._handed_over: dict[BrokerLife, int] = {}
 
     def turn(self, broker: Broker, life: BrokerLife) -> None:
         """A broker's turn has ended."""
@@ -136,6 +138,45 @@ class Invariants:
         own, other = _bytes_at(broker, position, size), _bytes_at(master, position, size)
         if size and position + size <= end and own == other:
             raise Broken(f"broker {broker.name} cuts its log at {position}, where {master.name} has the same")
+
+    def handed_over(self, broker: Broker) -> None:
+        """A master has told an operator's command that the record may be changed: all members have all that it has."""
+        assert broker.core is not None and broker.core.life is not None
+        life = broker.core.life
+        end = self._handed_over[life] = life.store.end_position
+        for member in self._records[life.group.version].in_sync.items():
+            durable = self.stored.get(member, (0, 0))[1]
+            if member[0] != broker.name and durable < end:
+                raise Broken(f"broker {broker.name} has handed over at {end}, and the process {member} has {durable}")
+
+    def follows_on(self, broker: Broker, life: BrokerLife) -> None:
+        """A replaced master follows without opening its log again: it has handed over, and appended nothing since."""
+        end = life.store.end_position
+        if self._handed_over.get(life) != end:
+            raise Broken(
+                f"broker {broker.name} follows on with its log of {end}; handed over at {self._handed_over.get(life)}"
+            )
+
+    def links(self, broker: Broker) -> None:
+        """A broker's turn has ended, in which a link was authenticated: a lane has no other link that is open."""
+        states = [each.peer_state for each in broker.peers]
+        lanes = [each.lane for each in states if each.authenticated and each.lane]
+        if len(lanes) > len(set(lanes)):
+            raise Broken(f"broker {broker.name} takes from two links of one lane: {sorted(lanes)}")
+
+    def was_cut(self, broker: Broker, position: int) -> None:
+        """A log was opened that an order has cut: nothing is left of what was above, nor of what was made from it."""
+        folder = f"{broker.directory}/log/"
+        files = {path.removeprefix(folder): each for path, each in broker.env.files.items() if path.startswith(folder)}
+        bases = segment_bases(files)
+        cut = max(base for base in bases if base + SEGMENT_HEADER_SIZE <= position)
+        for base in bases:
+            start = position - cut if base == cut else SEGMENT_HEADER_SIZE
+            if base >= cut and bytes(files[f"{base:020d}{SUFFIX}"].seen[start:]).strip(b"\0"):
+                raise Broken(f"broker {broker.name} was cut at {position}, and has bytes above in segment {base}")
+        left = [name for name in files if name.endswith(SIDE_SUFFIXES) and int(name[:20]) >= cut]
+        if left and bases[-1] == cut:
+            raise Broken(f"broker {broker.name} was cut at {position}, and {left} was made from what was above")
 
     def version(self) -> int:
         """Of the newest record."""

@@ -47,6 +47,7 @@ class LinkPeer:
 
     def trust(self) -> None:
         self._hold = hold_of(self._node.output_hold, self.peer_state)
+        self._broker.has_new_link = True
 
     def close(self, reason: str) -> None:
         if not self.closed:

@@ -152,10 +152,6 @@ _BROKER = (
 )  # fmt: skip
 _LOG = (
     Mutant(
-        "apply takes bytes for any position", "engine.log.write.apply",
-        "        if position != appender.end_position:\n", "        if False:\n",
-    ),
-    Mutant(
         "apply forgets control records", "engine.log.write.apply",
         "            for address in control:\n", "            for address in []:\n",
     ),
@@ -166,10 +162,6 @@ _LOG = (
     Mutant(
         "apply forgets fired timers", "engine.log.write.apply",
         "            self.fired.append((self._segments.active.base, at, len(batch)))\n", "            pass\n",
-    ),
-    Mutant(
-        "apply leaves the next offsets", "engine.log.write.apply",
-        "            index.raise_next(topic_id, queue, next_offset)\n", "            pass\n",
     ),
     Mutant(
         "what is cut off stays in the file", "engine.log.upkeep.truncation",

@@ -196,6 +196,17 @@ class Network:
             self.break_connection(end)
         return len(found)
 
+    def break_one_side(self, one: str, other: str) -> list[End]:
+        """One process loses its connections to another one, which does not learn it. What it has sent still arrives.
+
+        Returns the ends that stay.
+        """
+        found = [end for end in self.ends if (end.process.name, end.other.process.name) == (one, other)]
+        for end in found:
+            end.under_way.clear()
+            end.lost()
+        return [end.other for end in found]
+
     def process_ended(self, process: "Process", *, is_silent: bool) -> None:
         """Close the ends of a process. Silent: its peers learn nothing before its machine runs again."""
         for end in [end for end in self.ends if end.process is process]:

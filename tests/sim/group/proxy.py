@@ -18,6 +18,7 @@ from tests.sim.group.greeting import Greeting
 from tests.sim.group.ledger import CLASSES, QUEUES, TIMERS
 from tests.sim.group.network import End, frames_of, parsed
 from tests.sim.group.process import Process
+from tests.sim.history import Broken
 
 if TYPE_CHECKING:
     from tests.sim.group.cluster import Cluster
@@ -104,9 +105,11 @@ class Lane(LaneCore):
         self.next_end: End
         self.master = -1, 0
         self.greeting: Greeting | None = None
+        self._sent_again: set[int] = set()
 
     def _open(self, fd: int) -> End:
         end = self.next_end
+        self._sent_again.clear()
         end.on_frame, end.on_closed = self._answered, lambda: self._lost(end)
         return end
 
@@ -115,7 +118,16 @@ class Lane(LaneCore):
 
     def _write(self, link: End, frames: bytes) -> None:
         for frame in frames_of(frames):
+            op, request_id, _, _ = parsed(frame)
+            if op == layout.RESEND:
+                self._sent_again.add(request_id)
+            elif self._sent_again:
+                raise Broken(f"lane {self.number}: an append overtakes {len(self._sent_again)} that are sent again")
             link.send(frame)
+
+    def _answered(self, frame: bytes) -> None:
+        self._sent_again.discard(parsed(frame)[1])
+        super()._answered(frame)
 
 
 class Proxy(Process):

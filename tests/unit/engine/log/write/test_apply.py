@@ -133,6 +133,23 @@ def test_bytes_for_another_place_or_of_another_log_are_refused_and_change_nothin
     pair.assert_equal()
 
 
+def test_whole_batches_that_would_leave_a_hole_or_are_there_already_are_refused(pair):
+    bodies = [b"%d" % number for number in range(4)]
+    for body in bodies:
+        pair.master.append(1, 0, body)
+    follower, error = pair.slave.log.follower, pair.form.apply.ApplyError
+    position, data = pair.next_bytes(100_000)
+    first = int.from_bytes(data[4:8], "little") + 7 & ~7
+    for taken in (b"", data):
+        follower.apply(position, taken)
+        for wrong in (position, position + first):
+            if wrong != pair.slave.log.end_position:
+                with pytest.raises(error, match="only those at the end"):
+                    follower.apply(wrong, data[wrong - position :])
+    assert pair.slave.bodies(1, 0) == bodies
+    pair.assert_equal()
+
+
 def test_whole_batches_before_damage_are_applied(pair):
     for number in range(6):
         pair.master.append(1, 0, b"%d" % number)
