@@ -15,7 +15,7 @@ from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
 
-PACKAGES = ("common", "engine", "producer_proxy", "consumer_proxy", "bench")
+PACKAGES = ("common", "engine", "kafka_bridge", "producer_proxy", "consumer_proxy", "bench")
 MAPPED = ("penstock_thrift", "penstock_client", "penstock_client_examples")
 ROOT = Path(__file__).parent
 

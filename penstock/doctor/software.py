@@ -13,7 +13,7 @@ from common.net.validity import NotACertificate, validity_of
 from penstock.demo.programs import TOOLS, missing
 from penstock.doctor.finding import DoctorFinding
 
-PACKAGES = ("common", "engine", "producer_proxy", "consumer_proxy", "bench")
+PACKAGES = ("common", "engine", "kafka_bridge", "producer_proxy", "consumer_proxy", "bench")
 LIBRARIES = ("click", "gevent", "google_crc32c", "kazoo", "prometheus_client", "rich", "rocksdict", "thriftpy2")
 OPTIONAL_PROGRAMS = {
     "redis-server": "a fallback buffer on this machine",

@@ -1,0 +1,1 @@
+"""Copies of Kafka topics into the engine. See README.md."""
