@@ -7,22 +7,38 @@ the Kafka clients run as their authors run them.
 import argparse
 import logging
 import sys
+import threading
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
+from common.address import Address
+from common.clock import SystemClock
 from common.config import ConfigView, open_store
 from common.config.applying import process_name
+from common.config.engine_records import EngineRecords
 from common.config.health import ConfigMetrics, config_health
+from common.config.store import ConfigStore
 from common.errors import PenstockError
 from common.ops import announce_ready, setup_logging, start_ops
 from common.ops.stop import catch_stop
+from engine.client.blocking import LeadingLink
+from engine.link.proof import KAFKA_BRIDGE_ROLE
 from kafka_bridge.clusters import Clusters
+from kafka_bridge.connecting import driver_of
+from kafka_bridge.copy_in.copier import CopyTools
+from kafka_bridge.copy_in.copies import Copies
+from kafka_bridge.copy_in.engine_queues import Groups
+from kafka_bridge.copy_in.metrics import CopyInMetrics
 from kafka_bridge.metrics import BridgeMetrics
 from kafka_bridge.options import parse
 from kafka_bridge.server import BridgeServer
 
 log = logging.getLogger("penstock.kafka_bridge")
+ONLY = "main"
+"""Name of the broker group of --engine."""
 CLOSE_S = 3.0
 """Time for what is in flight at a stop: the supervisor kills a process after four seconds."""
 
@@ -35,23 +51,46 @@ def run(options: argparse.Namespace) -> None:
     view = ConfigView(store, options.snapshot, process=process_name("kafka_bridge", *options.ops))
     clusters = Clusters(view)
     server = BridgeServer(options.listen, key, clusters)
+    copies = Copies(view, copy_tools(options, store, view, key))
     registry = CollectorRegistry()
-    registry.register(ConfigMetrics(lambda: view))
-    registry.register(BridgeMetrics(server, clusters))
-    ops = start_ops(
-        options.ops[0], options.ops[1], registry, lambda: {"configuration": config_health(view), **clusters.health()}
-    )
+    for each in (ConfigMetrics(lambda: view), BridgeMetrics(server, clusters), CopyInMetrics(copies)):
+        registry.register(each)
+
+    def health() -> dict[str, bool | str]:
+        return {"configuration": config_health(view), **clusters.health(), **copies.health()}
+
+    ops = start_ops(options.ops[0], options.ops[1], registry, health)
     host = options.ops[0] if options.listen.host.startswith("/") else options.listen.host
     announce_ready(options.ready_fd, {"host": host, "port": server.port, "ops_port": ops.port})
     log.info("listen=%s: serving", options.listen)
     stop.wait()
     server.stop_accepting()
+    closing_copies = threading.Thread(target=copies.close, args=(CLOSE_S,), daemon=True)
+    closing_copies.start()
     clusters.close(CLOSE_S)
+    closing_copies.join(CLOSE_S)
     server.stop()
     view.close()
     store.close()
     ops.stop()
     log.info("listen=%s: stopped", options.listen)
+
+
+def copy_tools(options: argparse.Namespace, store: ConfigStore, view: ConfigView, key: bytes) -> CopyTools:
+    """The parts that copiers share: links to the engine of --engine, or to the broker groups of the configuration."""
+    clock = SystemClock()
+    records = EngineRecords(store, clock)
+
+    def groups() -> Groups:
+        if options.engine:
+            return {ONLY: (options.engine,) if isinstance(options.engine, Address) else options.engine}
+        return {each.name: each.addresses for each in view.broker_groups()}
+
+    def connect(name: str, addresses: Sequence[tuple[str, int]]) -> LeadingLink:
+        group = None if options.engine else name
+        return LeadingLink(addresses, key, KAFKA_BRIDGE_ROLE, partial(records.admits, group))
+
+    return CopyTools(store, clock, groups, connect, driver_of)
 
 
 def main() -> None:

@@ -2,13 +2,14 @@
 
 import argparse
 
-from common.address import engine_address, host_and_port
+from common.address import engine_address, engine_addresses, host_and_port
 from common.secret_file import secret_faults
 
 HELP = {
     "config": "Configuration store with the Kafka clusters: file:///dir or zookeeper://host,host/chroot.",
     "cluster-key": "Key by which this process and the proxies authenticate to each other.",
     "listen": "Address for proxies: a socket file where they run on this machine, else host and port.",
+    "engine": "The only broker group, by the addresses of its brokers; unset: those of the configuration.",
     "snapshot": "File for the last configuration, for a start without the store; unset: none.",
     "ops": "Address of /metrics, /healthz and /readyz (default 127.0.0.1:0, a free port).",
     "ready-fd": "File descriptor that gets one JSON line once the bridge serves.",
@@ -27,6 +28,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add("config", "URL", required=True)
     add("cluster-key", "FILE", required=True)
     add("listen", "unix:PATH|HOST:PORT", type=engine_address, required=True)
+    add("engine", "HOST:PORT|unix:PATH[,…]", type=engine_addresses)
     add("snapshot", "FILE")
     add("ops", "HOST:PORT", type=host_and_port, default=("127.0.0.1", 0))
     add("ready-fd", "N", type=int)

@@ -53,6 +53,11 @@ class KindView:
         lines = [item for number in range(len(self.texts)) for item in layout.lines_of(self.text(number)).items()]
         return [(name, layout.parse_line(line).value) for name, line in lines]
 
+    def names_with(self, part: bytes) -> list[str]:
+        """Names of the entries whose stored text has this part; only buckets that have it are looked into."""
+        texts = [text for number in range(len(self.texts)) if part in (text := self.text(number))]
+        return sorted(name for text in texts for name, line in layout.lines_of(text).items() if part in line)
+
     def keep(self, number: int, name: str, found: Any) -> None:
         """Cache the entry of a name of this bucket; None: it does not exist."""
         self.recent[number][name] = found

@@ -11,6 +11,7 @@ from common.names import NAME_RULE, is_name
 ENGINE_HOME, KAFKA_HOME = "engine", "kafka:"
 """Homes of topics: the engine, or a prefix that the name of a Kafka cluster follows."""
 PATH = re.compile(r"/[^\x00-\x1f\x7f]{1,1023}")
+OFFSETS = re.compile(r"[0-9]{1,19}(,[0-9]{1,19})*")
 USER = re.compile(r"[^\x00-\x1f\x7f]{1,256}")
 
 
@@ -81,6 +82,18 @@ class HomeOfTopic(TextValue):
             checks.wrong(field, value, "names no Kafka cluster", NAME_RULE)
             return default
         return value
+
+
+@dataclass(frozen=True)
+class OffsetList(TextValue):
+    """Offsets, separated by commas."""
+
+    @property
+    def rule(self) -> str:
+        return "whole numbers from 0 on, separated by commas"
+
+    def is_valid(self, value: str) -> bool:
+        return OFFSETS.fullmatch(value) is not None
 
 
 def kafka_cluster_of(home: str) -> str | None:

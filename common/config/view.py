@@ -59,11 +59,10 @@ class ConfigView:
         Raises:
             StoreUnavailable: the store is unavailable and there is no usable snapshot.
         """
-        self._store = store
+        self._store, self._clock = store, clock or SystemClock()
         self._snapshot_path = Path(snapshot_path) if snapshot_path else None
         self._process, self._age_s_max = process, age_s_max
         self._trust: tuple[bool, frozenset[str]] = (True, frozenset())
-        self._clock = clock or SystemClock()
         self._callbacks: list[Callable[[], None]] = []
         self._refreshing, self._reporting = threading.Lock(), threading.Lock()
         self._kinds = {
@@ -71,15 +70,12 @@ class ConfigView:
         }
         self._unsynced = set(FOLLOWED)  # kinds that may be older than the store
         self._snapshot_at_ms: int | None = None  # while some kind is from the snapshot: the time when that was current
-        self._families = Families()
-        self._guard = StoreGuard()
+        self._families, self._guard = Families(), StoreGuard()
         self._last_known = LastKnown({}, _PARSE, self._clock)
         self._damage: dict[str, str] = {}  # by kind: why the store's state is not taken
         self._damaged_since_ms: int | None = None
-        self.generation = 1
-        self._unsaved = False
-        self._wake = threading.Event()
-        self._closed = threading.Event()
+        self.generation, self._unsaved = 1, False
+        self._wake, self._closed = threading.Event(), threading.Event()
         store.watch(self._changed)  # before the first load, so that no change falls between the two
         self._load()
         self._keeper = threading.Thread(target=self._keep, name="config-view", daemon=True)
@@ -104,6 +100,10 @@ class ConfigView:
         names = sorted(name for name, _ in self._kinds[definition.kind].entries())
         found = [self._find(definition.kind, name, definition.from_value) for name in names]
         return [each for each in found if each is not None]
+
+    def names_with(self, kind: str, part: bytes) -> list[str]:
+        """Names of the kind's entries whose stored text has this part, without parsing the others."""
+        return self._kinds[kind].names_with(part)
 
     def kafka_cluster(self, name: str) -> KafkaClusterDefinition | None:
         return self._find("kafka", name, KafkaClusterDefinition.from_value)

@@ -127,9 +127,6 @@ class PullAdmission:
         definition = self._view.topic(topic)
         if definition is None:
             raise Refused(Code.UNKNOWN_TOPIC, f"there is no topic {topic}")
-        if definition.kafka_cluster is not None:
-            sentence = f"the home of topic {topic} is the Kafka cluster {definition.kafka_cluster}, where pulls do not read yet"
-            raise Refused(Code.UNKNOWN_TOPIC, sentence)
         return stored_name(topic, definition.made_ms), definition.queues
 
     def _look_up(self, principal: Principal, call: Call) -> AdmittedPull:

@@ -33,14 +33,14 @@ class PackedRecords(NamedTuple):
 
     Attributes:
         data: of all records.
-        count: number of records in `data`.
+        copied: number of records in `data`.
         following: index of the first record that is not packed.
         skipped: how many were left out because they come from the topic itself.
         fault: why the record at `following` cannot be packed; empty: the batch is full, or all are packed.
     """
 
     data: bytes
-    count: int
+    copied: int
     following: int
     skipped: int
     fault: str = ""

@@ -69,9 +69,10 @@ def make_plan(
     socket_file = str((data / "engine.sock").absolute()) if groups == replicas == 1 else ""
     has_socket_file = 0 < len(socket_file.encode()) <= PATH_BYTES_MAX
 
+    brokers = ",".join(address(broker_name(1, each)) for each in copies)
+    only = ["--engine", UNIX + socket_file if has_socket_file else brokers] if groups == 1 else []
+
     def proxy(name: str, *more: str) -> ChildPlan:
-        brokers = ",".join(address(broker_name(1, each)) for each in copies)
-        only = ["--engine", UNIX + socket_file if has_socket_file else brokers] if groups == 1 else []
         snapshot = [*only, "--snapshot", str(data / f"{name}.snapshot")]
         return ChildPlan(name, [*module_command(name), *common(name), *snapshot, *more], data / "logs" / f"{name}.log")
 
@@ -84,7 +85,7 @@ def make_plan(
         command = [*module_command("engine"), "--data", str(data / name), *common(name), *engine_options, *more]
         return ChildPlan(name, command, data / "logs" / f"{name}.log", stop_rank=1)
 
-    bridges, to_bridge = _kafka_bridges(data, url, key, address) if KAFKA_BRIDGE in ports else ([], [])
+    bridges, to_bridge = _kafka_bridges(data, url, key, address, only) if KAFKA_BRIDGE in ports else ([], [])
     children = [
         *[engine(number, replica) for replica in copies for number in numbers],
         *([_controller(data, url, key, address(f"{CONTROLLER}_ops"))] if replicas > 1 else []),
@@ -95,7 +96,9 @@ def make_plan(
     return UpPlan(data, host, url, key, ports, children, ready_file, groups, replicas)
 
 
-def _kafka_bridges(data: Path, url: str, key: Path, address: Callable[[str], str]) -> tuple[list[ChildPlan], list[str]]:
+def _kafka_bridges(
+    data: Path, url: str, key: Path, address: Callable[[str], str], only: list[str]
+) -> tuple[list[ChildPlan], list[str]]:
     """The bridge, and the options by which a producer proxy finds it: by a socket file where its path is short enough.
 
     It stops after the proxies, whose calls it answers.
@@ -103,7 +106,8 @@ def _kafka_bridges(data: Path, url: str, key: Path, address: Callable[[str], str
     file = str((data / f"{KAFKA_BRIDGE}.sock").absolute())
     listen = UNIX + file if len(file.encode()) <= PATH_BYTES_MAX else address(KAFKA_BRIDGE)
     command = [*module_command(KAFKA_BRIDGE), "--listen", listen, "--ops", address(f"{KAFKA_BRIDGE}_ops")]
-    command += ["--config", url, "--cluster-key", str(key), "--snapshot", str(data / f"{KAFKA_BRIDGE}.snapshot")]
+    snapshot = str(data / f"{KAFKA_BRIDGE}.snapshot")
+    command += ["--config", url, "--cluster-key", str(key), "--snapshot", snapshot, *only]
     plan = ChildPlan(KAFKA_BRIDGE, command, data / "logs" / f"{KAFKA_BRIDGE}.log", stop_rank=1)
     return [plan], ["--kafka-bridge", listen]
 

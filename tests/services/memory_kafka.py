@@ -1,14 +1,26 @@
 """A Kafka cluster in this process' memory, behind the drivers' interface: records, faults on demand, held answers."""
 
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
+from uuid import UUID, uuid4
 
 from common.contract import Code
-from common.kafka.base import KafkaDriver, KafkaProducer, ProducerOptions
+from common.kafka.base import (
+    EARLIEST,
+    ClusterAdmin,
+    ClusterDescription,
+    KafkaDriver,
+    KafkaProducer,
+    KafkaTopic,
+    PartitionReader,
+    ProducerOptions,
+    ReaderOptions,
+)
 from common.kafka.connection import KafkaConnection
-from common.kafka.errors import KafkaFault, KafkaRefusal
-from common.kafka.records import NO_OFFSET, Headers, OutgoingRecords, Partition, ProduceResults
+from common.kafka.errors import KafkaFault, KafkaRefusal, PositionOutOfRange
+from common.kafka.records import NO_OFFSET, Headers, OutgoingRecords, Partition, ProduceResults, Records
 
 
 class StoredKafkaRecord(NamedTuple):
@@ -37,13 +49,27 @@ class MemoryKafka:
         self.opened: list[KafkaConnection] = []
         self.closed = 0
         self.fatal_faults: list[str] = []
+        self.ids: dict[str, UUID] = {}
+        self.starts: dict[Partition, int] = {}
         self._held: list = []
         self._lock = threading.Lock()
         for name, count in topics.items():
             self.create(name, count)
 
     def create(self, name: str, partitions: int) -> None:
+        """Make a topic, also one that exists: it is another one then."""
         self.partitions[name] = [[] for _ in range(partitions)]
+        self.ids[name] = uuid4()
+        self.starts = {each: start for each, start in self.starts.items() if each.topic != name}
+
+    def add(self, topic: str, partition: int, *values: bytes | None, headers: Headers = ()) -> None:
+        """Store records with these values."""
+        run = self.partitions[topic][partition]
+        run += [StoredKafkaRecord(b"k", value, headers, 5) for value in values]
+
+    def bounds(self, partition: Partition) -> tuple[int, int]:
+        """Its first offset and its end."""
+        return self.starts.get(partition, 0), len(self.partitions[partition.topic][partition.number])
 
     def records(self, topic: str) -> list[StoredKafkaRecord]:
         return [each for partition in self.partitions[topic] for each in partition]
@@ -113,6 +139,88 @@ class MemoryKafkaProducer(KafkaProducer):
         self._cluster.release()
 
 
+class MemoryKafkaReader(PartitionReader):
+    def __init__(self, cluster: MemoryKafka, options: ReaderOptions) -> None:
+        self._cluster, self._options = cluster, options
+        self._positions: dict[Partition, int] = {}
+        self._paused: set[Partition] = set()
+
+    def assign(self, positions: Mapping[Partition, int]) -> None:
+        self._positions, self._paused = dict(positions), set()
+
+    def pause(self, partitions: Collection[Partition]) -> None:
+        self._paused |= set(partitions)
+
+    def resume(self, partitions: Collection[Partition]) -> None:
+        self._paused -= set(partitions)
+
+    def poll(self, wait_s: float) -> list[Records]:
+        if self._cluster.fault is not None:
+            raise self._cluster.fault
+        found = [self._fetch(each, at) for each, at in self._positions.items() if each not in self._paused]
+        fetched = [each for each in found if each.offsets]
+        self._positions |= {each.partition: each.next_offset for each in fetched}
+        if not fetched:
+            time.sleep(min(wait_s, 0.005))
+        return fetched
+
+    def _fetch(self, partition: Partition, at: int) -> Records:
+        start, end = self._cluster.bounds(partition)
+        if not start <= at <= end:
+            raise PositionOutOfRange(partition, f"{partition.topic} {partition.number}: there is no offset {at}")
+        until = min(end, at + self._options.records_max)
+        run = self._cluster.partitions[partition.topic][partition.number][at:until]
+        columns = [*zip(*run, strict=True)] or [(), (), (), ()]
+        keys, values, headers, timestamps = columns
+        return Records(partition, until, range(at, until), timestamps, keys, values, headers)
+
+    def positions(self) -> dict[Partition, int]:
+        return dict(self._positions)
+
+    def close(self) -> None:
+        self._positions = {}
+
+
+class MemoryKafkaAdmin(ClusterAdmin):
+    def __init__(self, cluster: MemoryKafka) -> None:
+        self._cluster = cluster
+
+    def describe(self) -> ClusterDescription:
+        return ClusterDescription("memory", 1, [])
+
+    def topics(self, names: Sequence[str] | None = None) -> dict[str, KafkaTopic]:
+        known = self._cluster.partitions
+        return {
+            name: KafkaTopic(name, self._cluster.ids[name], len(known[name]), 3)
+            for name in (known if names is None else names)
+            if name in known
+        }
+
+    def offsets(self, partitions: Sequence[Partition], at: int) -> dict[Partition, int | None]:
+        return {each: self._cluster.bounds(each)[0 if at == EARLIEST else 1] for each in partitions}
+
+    def create_topics(self, topics):
+        raise NotImplementedError
+
+    def configs(self, names):
+        raise NotImplementedError
+
+    def alter_configs(self, topic, configs):
+        raise NotImplementedError
+
+    def groups(self):
+        raise NotImplementedError
+
+    def group_offsets(self, group):
+        raise NotImplementedError
+
+    def set_group_offsets(self, group, positions):
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 class MemoryKafkaDriver(KafkaDriver):
     name = "memory"
 
@@ -125,8 +233,13 @@ class MemoryKafkaDriver(KafkaDriver):
         self._cluster.opened.append(connection)
         return MemoryKafkaProducer(self._cluster)
 
-    def reader(self, connection, options):
-        raise NotImplementedError
+    def reader(self, connection: KafkaConnection, options: ReaderOptions) -> MemoryKafkaReader:
+        return self._checked(MemoryKafkaReader(self._cluster, options))
 
-    def admin(self, connection):
-        raise NotImplementedError
+    def admin(self, connection: KafkaConnection) -> MemoryKafkaAdmin:
+        return self._checked(MemoryKafkaAdmin(self._cluster))
+
+    def _checked(self, made):
+        if self._cluster.fault is not None:
+            raise self._cluster.fault
+        return made

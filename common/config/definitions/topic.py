@@ -14,7 +14,7 @@ from common.config.definitions.common import (
     rate_messages,
 )
 from common.config.setting import FIXED, GROWS, Option, setting
-from common.config.text_values import ENGINE_HOME, HomeOfTopic, kafka_cluster_of
+from common.config.text_values import ENGINE_HOME, HomeOfTopic, OffsetList, kafka_cluster_of
 from common.config.values import NameList, OneOf, TextList, WholeNumber
 from common.dead_letters import PREFIX_RULE, is_dead_letter_topic
 from common.ids import ID_WINDOW_MS_MAX
@@ -164,6 +164,14 @@ class TopicDefinition(Definition):
         change=FIXED,
         option=Option("home", metavar="engine|kafka:NAME"),
     )
+    copy_from: str = setting(
+        "",
+        OffsetList(),
+        "Copy from Kafka from these offsets on, one per partition: `topic create --copy-from` fills them in.",
+        unset="from the first record that Kafka has",
+        change=FIXED,
+        option=None,
+    )
 
     @classmethod
     def checked_name(cls, checks: Checks) -> str:
@@ -185,6 +193,8 @@ class TopicDefinition(Definition):
             checks.fault("required_groups", "the list is empty: name a group, or remove the bounds of the backlog")
         if self.kafka_cluster is not None:
             self._check_kafka_home(checks)
+        elif self.copy_from:
+            checks.fault("copy_from", "it is for topics whose home is Kafka")
 
     def _check_kafka_home(self, checks: Checks) -> None:
         if self.durability not in KAFKA_DURABILITIES:
@@ -199,6 +209,11 @@ class TopicDefinition(Definition):
     def kafka_cluster(self) -> str | None:
         """The Kafka cluster that is the topic's home; None: the engine is."""
         return kafka_cluster_of(self.home)
+
+    @property
+    def first_offsets(self) -> tuple[int, ...]:
+        """`copy_from` as numbers; partitions beyond them are copied from their first record."""
+        return tuple(map(int, self.copy_from.split(","))) if self.copy_from else ()
 
     @property
     def backlog_bounds(self) -> Bounds:

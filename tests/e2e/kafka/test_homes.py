@@ -6,102 +6,27 @@ import threading
 from contextlib import closing
 
 import pytest
-from thriftpy2.protocol import TCyBinaryProtocolFactory
-from thriftpy2.rpc import make_client
-from thriftpy2.transport import TCyFramedTransportFactory
 
-from common import contract
-from common.clock import SystemClock
-from common.contract import Code, Credential, Message, SendRequest
-from common.credential import mint
-from common.kafka.base import NewKafkaTopic, ReaderOptions
-from common.kafka.connection import KafkaConnection
-from common.kafka.drivers import DRIVERS, installed, open_driver
-from common.kafka.records import Partition
+from common.contract import Code, Message
+from common.kafka.drivers import DRIVERS, installed
 from common.keyhash import queue_of
-from tests.e2e.running import RunningPenstock
+from tests.e2e.kafka.home import PARTITIONS, Home
 from tests.services import require
-from tests.services.kafka import KafkaBrokers
 from tests.waiting import until
 
-PARTITIONS = 4
-READ_S_MAX = 60.0
 NEVER_STORED = {Code.UNAVAILABLE, Code.OVERLOADED}
 SERVES_S_MAX = 60.0
-
-
-class Sender:
-    """A stock Thrift client of the producer proxy, with one connection."""
-
-    def __init__(self, penstock, application) -> None:
-        self._client = make_client(
-            contract.Producer, *penstock.producer, proto_factory=TCyBinaryProtocolFactory(),
-            trans_factory=TCyFramedTransportFactory(), timeout=30_000,
-        )  # fmt: skip
-        self._application = application
-
-    def send(self, *messages, timeout_ms=5_000):
-        credential = Credential(*mint(*self._application, SystemClock().now_ms()))
-        request = SendRequest(credential=credential, messages=list(messages), timeout_ms=timeout_ms)
-        return self._client.send(request).results
-
-    def close(self) -> None:
-        self._client.close()
-
-
-class Home:
-    """A broker, a Penstock with the cluster `main`, and an application that may send everything."""
-
-    def __init__(self, folder, driver) -> None:
-        self.brokers = KafkaBrokers(folder / "kafka").start()
-        self.connection = KafkaConnection("main", (self.brokers.bootstrap,))
-        with closing(open_driver().admin(self.connection)) as admin:
-            settings = NewKafkaTopic(PARTITIONS, 1)
-            assert admin.create_topics(dict.fromkeys(("orders", "stops", "kills", "safe", "lone"), settings)) == {}
-            until(lambda: len(admin.topics(["orders", "stops", "kills", "safe", "lone"])) == 5, "the topics", 30.0)
-        self.penstock = RunningPenstock(folder / "data")
-        # Without a running Penstock: the configuration is a directory.
-        (folder / "data" / "config").mkdir(parents=True)
-        self.penstock.run("kafka", "add", "main", "--bootstrap", self.brokers.bootstrap, "--driver", driver)
-        for name in ("orders", "stops", "kills"):
-            self.create(name)
-        self.create("safe", "--buffer", "disk")
-        self.penstock.run("topic", "create", "local")
-        self.penstock.start()
-        self.application = self.penstock.application("shop", send=["*"])
-
-    def create(self, name, *more):
-        return self.penstock.run("topic", "create", name, "--home", "kafka:main", "--accept", "lone-replica", *more)
-
-    def sender(self) -> Sender:
-        return Sender(self.penstock, self.application)
-
-    def records(self, topic, wanted):
-        """All records of a topic as (partition, key, value, headers), once as many as `wanted` are there."""
-        found = []
-        with closing(open_driver().reader(self.connection, ReaderOptions())) as reader:
-            reader.assign({Partition(topic, number): 0 for number in range(PARTITIONS)})
-
-            def read():
-                for each in reader.poll(0.2):
-                    rows = zip(each.keys, each.values, each.headers, strict=True)
-                    found.extend((each.partition.number, key, value, dict(headers)) for key, value, headers in rows)
-                return len(found) >= wanted
-
-            until(read, f"{wanted} records of {topic}", READ_S_MAX)
-            reader.poll(0.5)  # what came beyond it
-        return found
-
-    def close(self) -> None:
-        self.penstock.end()
-        self.brokers.stop()
 
 
 @pytest.fixture(scope="module", params=DRIVERS)
 def home(request, tmp_path_factory):
     require(request.param in installed(), f"pip install {request.param}")
-    made = Home(tmp_path_factory.mktemp("home"), request.param)
-    yield made
+    made = Home(tmp_path_factory.mktemp("home"), request.param, ["orders", "stops", "kills", "safe", "lone"])
+    for name in ("orders", "stops", "kills"):
+        made.create(name)
+    made.create("safe", "--buffer", "disk")
+    made.penstock.run("topic", "create", "local")
+    yield made.start()
     made.close()
 
 

@@ -306,20 +306,12 @@ def test_a_missing_topic_is_reported_beside_what_the_others_give(world):
         ]
 
 
-def test_a_topic_whose_home_is_kafka_is_not_pulled_and_says_where_it_is(world):
+def test_a_topic_whose_home_is_kafka_is_pulled_from_the_engine_as_any_other(world):
     world.store.put("kafka", "main", {"bootstrap": "127.0.0.1:9092"}, 0)
-    world.store.put(
-        "topic",
-        "refunds",
-        {"queues": 1, "home": "kafka:main", "id_window_ms": 0},
-        world.store.get("topic", "refunds").version,
-    )
-    code, sentence = world.refused(topics=["refunds"])
-    assert (code, "Kafka cluster main" in sentence) == (Code.UNKNOWN_TOPIC, True)
+    settings = {"queues": 3, "home": "kafka:main", "id_window_ms": 0}
+    world.store.put("topic", "refunds", settings, world.store.get("topic", "refunds").version)
     world.call(topics=["refunds", "orders"])
-    assert world.asked().topics == (("orders", 4),)
-    world.source.answer(ONE)
-    assert [(r.code, r.topic) for r in world.response().topics] == [(Code.UNKNOWN_TOPIC, "refunds")]
+    assert world.asked().topics == (("refunds", 3), ("orders", 4))
 
 
 def test_a_topic_that_is_deleted_does_not_stop_the_groups_other_topics(world):

@@ -23,7 +23,7 @@ def form(request):
 def unpacked(packed):
     """(message, assigned id, source offset) of each record."""
     at, found = 0, []
-    for _ in range(packed.count):
+    for _ in range(packed.copied):
         record, at = read_record(packed.data, at)
         found.append((record.message, record.assigned_id or None, record.source_offset))
     assert at == len(packed.data)
@@ -66,9 +66,9 @@ def test_a_batch_ends_with_the_record_that_reaches_its_size(form):
 
 def test_packing_ends_before_a_record_that_is_too_large_and_tells_why(form):
     packed = form.pack(columns([PLAIN, LARGE, PLAIN]), 0, TARGET, 1 << 20)
-    assert (packed.count, packed.following) == (1, 1) and "at most 32,768" in packed.fault
+    assert (packed.copied, packed.following) == (1, 1) and "at most 32,768" in packed.fault
     again = form.pack(columns([PLAIN, LARGE, PLAIN]), 1, TARGET, 1 << 20)
-    assert (again.count, again.following) == (0, 1) and again.fault == packed.fault
+    assert (again.copied, again.following) == (0, 1) and again.fault == packed.fault
 
 
 def marked(key=b"k", value=b"v", log_id="log", topic_id=12, content=None):
@@ -78,7 +78,7 @@ def marked(key=b"k", value=b"v", log_id="log", topic_id=12, content=None):
 
 def test_a_copy_of_the_topic_itself_is_left_out_and_counted(form):
     packed = form.pack(columns([PLAIN, marked(), marked(None, None), PLAIN]), 0, TARGET, 1 << 20)
-    assert (packed.count, packed.following, packed.skipped) == (2, 4, 2)
+    assert (packed.copied, packed.following, packed.skipped) == (2, 4, 2)
     assert [offset for *_, offset in unpacked(packed)] == [0, 3]
 
 
@@ -96,7 +96,7 @@ def test_a_copy_of_the_topic_itself_is_left_out_and_counted(form):
 )
 def test_a_record_whose_mark_names_another_topic_or_other_content_is_copied(form, record):
     packed = form.pack(columns([record]), 0, TARGET, 1 << 20)
-    assert (packed.count, packed.skipped) == (1, 0)
+    assert (packed.copied, packed.skipped) == (1, 0)
 
 
 @given(

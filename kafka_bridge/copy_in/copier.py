@@ -1,0 +1,138 @@
+"""A copier: the thread that copies one Kafka topic into one topic of the engine, and begins again after every error."""
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import closing, suppress
+
+from common.clock import Clock
+from common.config.errors import ConfigError, VersionConflict
+from common.config.store import ConfigStore
+from common.kafka.base import KafkaDriver
+from common.kafka.errors import KafkaFault, LoginRefused
+from common.limited_log import LimitedLog
+from engine.link.errors import LinkError
+from kafka_bridge.connecting import connection_of
+from kafka_bridge.copy_in.engine_queues import Connect, EngineQueues, Groups
+from kafka_bridge.copy_in.plan import CopyPlan
+from kafka_bridge.copy_in.run import CopyRun
+from kafka_bridge.copy_in.standstills import WHOLE, Standstill, Standstills
+
+limited = LimitedLog(logging.getLogger("penstock.kafka_bridge"))
+BACKOFF_S, LOGIN_BACKOFF_S, CLAIM_S = 1.0, 5.0, 1.0
+RACES_MAX = 5
+
+
+class CopyTools:
+    """What all copiers of one bridge share.
+
+    Args:
+        groups: asked before each run for the broker groups; another answer ends the run.
+        connect: makes a link to a broker group.
+    """
+
+    def __init__(
+        self, store: ConfigStore, clock: Clock, groups: Callable[[], Groups], connect: Connect,
+        drivers: Callable[..., KafkaDriver],
+    ) -> None:  # fmt: skip
+        self.store, self.clock, self.groups, self.connect, self.drivers = store, clock, groups, connect, drivers
+
+
+class TopicCopier:
+    """Begins at once.
+
+    Attributes:
+        is_claimed: whether this process copies the topic; otherwise another bridge does.
+    """
+
+    def __init__(self, plan: CopyPlan, tools: CopyTools) -> None:
+        self.plan, self._tools = plan, tools
+        self._standstills = Standstills(tools.clock)
+        self._stopping = threading.Event()
+        self._run: CopyRun | None = None
+        self._stored = self._skipped = 0
+        self.is_claimed = False
+        self._thread = threading.Thread(target=self._keep, name=f"copy {plan.topic}", daemon=True)
+        self._thread.start()
+
+    @property
+    def stored(self) -> int:
+        """Records stored since the bridge began to copy the topic."""
+        run = self._run
+        return self._stored + (run.stored if run else 0)
+
+    @property
+    def skipped(self) -> int:
+        """Records left out since then, because they come from the topic itself."""
+        run = self._run
+        return self._skipped + (run.skipped if run else 0)
+
+    @property
+    def standstills(self) -> list[Standstill]:
+        """What is not copied now; empty also while another bridge has the copy."""
+        return self._standstills.all
+
+    def stop(self) -> None:
+        """End soon; see `join`."""
+        self._stopping.set()
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the end; False: it has not ended in time."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _keep(self) -> None:
+        while not self._stopping.is_set():
+            self._stopping.wait(self._try())
+        with suppress(ConfigError, OSError):
+            self._tools.store.release(self.plan.claim)
+
+    def _try(self) -> float:
+        """Copy until an error or the end; returns the pause before the next try."""
+        try:
+            self.is_claimed = self._tools.store.claim(self.plan.claim)
+            if not self.is_claimed:
+                self._standstills.clear(WHOLE)
+                return CLAIM_S
+            self._copy()
+            return 0.0
+        except (KafkaFault, ConfigError, LinkError, OSError) as fault:
+            if self._standstills.note(WHOLE, str(fault)):
+                limited.warning("topic=%s: the copy stands still: %s", self.plan.topic, fault)
+            return LOGIN_BACKOFF_S if isinstance(fault, LoginRefused) else BACKOFF_S
+        except Exception as fault:
+            limited.exception("topic=%s: internal error while copying", self.plan.topic)
+            self._standstills.note(WHOLE, f"internal error: {fault}")
+            return LOGIN_BACKOFF_S
+
+    def _copy(self) -> None:
+        groups = self._tools.groups()
+        if not groups:
+            raise LinkError("no broker group is known")
+        plan, tools = self.plan, self._tools
+
+        def is_ended() -> bool:
+            return self._stopping.is_set() or not tools.store.holds(plan.claim) or tools.groups() != groups
+
+        with closing(EngineQueues(plan.stored, plan.durability, groups, tools.connect)) as queues:
+            driver = tools.drivers(plan.cluster)
+            run = CopyRun(plan, driver, connection_of(plan.cluster), queues, self._standstills, self._grow, is_ended)
+            self._run = run
+            try:
+                run.run()
+            finally:
+                self._run = None
+                self._stored, self._skipped = self._stored + run.stored, self._skipped + run.skipped
+                run.close()
+
+    def _grow(self, partitions: int) -> None:
+        """Make the topic's definition have at least so many queues, by compare-and-set. Raises ConfigError."""
+        store, name = self._tools.store, self.plan.topic
+        for _ in range(RACES_MAX):
+            found = store.get("topic", name)
+            if found is None or found.value.get("queues", 0) >= partitions:
+                return
+            with suppress(VersionConflict):
+                store.put("topic", name, {**found.value, "queues": partitions}, found.version)
+                limited.info("topic=%s: %d queues, as many as Kafka has partitions", name, partitions)
+                return

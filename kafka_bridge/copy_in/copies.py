@@ -1,0 +1,82 @@
+"""All copies from Kafka into the engine that one bridge runs: they follow the configuration."""
+
+import logging
+import threading
+
+from common.config.view import ConfigView
+from common.readiness import Note
+from kafka_bridge.copy_in.copier import CopyTools, TopicCopier
+from kafka_bridge.copy_in.plan import plans_of
+from kafka_bridge.copy_in.standstills import WHOLE, Standstill
+
+log = logging.getLogger("penstock.kafka_bridge")
+JOIN_S = 60.0
+FOLLOW_S = 30.0
+"""Interval at which the configuration is looked at without a change."""
+
+
+class Copies:
+    """Begins at once. A copy whose plan has changed ends before its successor begins."""
+
+    def __init__(self, view: ConfigView, tools: CopyTools) -> None:
+        self._view, self._tools = view, tools
+        self._copiers: dict[str, TopicCopier] = {}
+        self._changed, self._is_stopping = threading.Event(), False
+        self._changed.set()
+        view.on_change(self._changed.set)
+        self._thread = threading.Thread(target=self._follow, name="copies", daemon=True)
+        self._thread.start()
+
+    @property
+    def all(self) -> list[TopicCopier]:
+        """By topic."""
+        return [copier for _, copier in sorted([*self._copiers.items()])]
+
+    def health(self) -> dict[str, bool | str]:
+        """Copies for /readyz. One that stands still is a note: the bridge serves the others."""
+        return {
+            f"copy of {copier.plan.topic}": Note(shown(copier.standstills)) if copier.standstills else True
+            for copier in self.all
+        }
+
+    def close(self, timeout_s: float) -> None:
+        """End all copies, and wait for at most this time."""
+        self._is_stopping = True
+        self._changed.set()
+        for each in self.all:
+            each.stop()
+        for each in self.all:
+            each.join(timeout_s)
+
+    def _follow(self) -> None:
+        while not self._is_stopping:
+            self._changed.wait(FOLLOW_S)
+            self._changed.clear()
+            try:
+                self._adapt()
+            except Exception:
+                log.exception("internal error while the copies follow the configuration")
+
+    def _adapt(self) -> None:
+        wanted = plans_of(self._view)
+        outdated = [each for each in self.all if wanted.get(each.plan.topic) != each.plan]
+        for each in outdated:
+            each.stop()
+        for each in outdated:
+            if each.join(JOIN_S):
+                del self._copiers[each.plan.topic]
+            else:
+                log.warning("topic=%s: its copier does not end", each.plan.topic)
+                self._changed.set()
+        for topic, plan in wanted.items():
+            if topic not in self._copiers and not self._is_stopping:
+                log.info("topic=%s: copied from topic %s of kafka %s", topic, plan.kafka_topic, plan.cluster.name)
+                self._copiers[topic] = TopicCopier(plan, self._tools)
+
+
+def shown(standstills: list[Standstill]) -> str:
+    """One sentence of several standstills: the first one, and how many there are."""
+    first = standstills[0]
+    where = "" if first.partition == WHOLE else f"partition {first.partition}: "
+    more = f" (and {len(standstills) - 1} more)" if len(standstills) > 1 else ""
+    return f"stands still since {first.since_ms} (Unix ms): {where}{first.sentence}{more}"

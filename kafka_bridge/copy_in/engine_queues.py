@@ -1,0 +1,82 @@
+"""The queues of one topic at the engines of their broker groups, as a copier uses them: blocking, for one thread."""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from common.names import split_stored_name
+from common.placement import Placement, topic_hash
+from engine.client import copied
+from engine.client.admin import AdminError
+from engine.client.blocking import Address, LeadingLink
+from engine.link.codes import OK
+from engine.link.copy import Copied, CopyPart, ForeignSource, SourceState
+from engine.link.operations import TOPIC
+from engine.link.topic import encode_topics
+
+START_REASON = "the copy began"
+Groups = Mapping[str, Sequence[Address]]
+"""Addresses of each broker group's brokers, by its name."""
+Connect = Callable[[str, Sequence[Address]], LeadingLink]
+
+
+class EngineQueues:
+    """
+    Args:
+        topic: the topic's stored name.
+        groups: all broker groups, one at least.
+        connect: makes the link to a group of this name.
+    """
+
+    def __init__(self, topic: str, durability: int, groups: Groups, connect: Connect) -> None:
+        self._topic, self._durability = topic, durability
+        self._links = {name: connect(name, addresses) for name, addresses in groups.items()}
+        self._names = list(self._links)
+        self._placement = Placement(self._names)
+        self._hash = topic_hash(split_stored_name(topic)[0].encode())
+
+    @property
+    def groups(self) -> set[str]:
+        """Names of all broker groups."""
+        return set(self._names)
+
+    def group_of(self, queue: int) -> str:
+        """The broker group that has the queue."""
+        return self._names[self._placement.home(self._hash, queue)]
+
+    def by_group(self, queues: Iterable[int]) -> dict[str, list[int]]:
+        """The queues of each broker group."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for queue in queues:
+            found[self.group_of(queue)].append(queue)
+        return found
+
+    def create(self, group: str, queues: int) -> None:
+        """Have the topic with at least so many queues at a group. Raises AdminError, OSError, LinkError."""
+        code, answer = self._links[group].call(TOPIC, encode_topics([(self._topic, queues)]))
+        if code != OK:
+            raise AdminError(code, answer.decode("utf-8", "replace"))
+        json.loads(answer)
+
+    def log_id(self, group: str) -> str:
+        """Of the engine that leads a group. Raises OSError, LinkError."""
+        return self._links[group].hello.log_id
+
+    def states(self, group: str, queues: Sequence[int]) -> dict[int, SourceState]:
+        """How far the sources of a group's queues are copied. Raises AdminError, OSError, LinkError."""
+        found = copied.states(self._links[group], [(self._topic, queue) for queue in queues])
+        return dict(zip(queues, found, strict=True))
+
+    def begin(self, group: str, queue: int, source: ForeignSource, start: int) -> SourceState:
+        """Accept the first source of a queue. Raises AdminError, also when another copier was faster; OSError."""
+        return copied.accept(
+            self._links[group], self._topic, queue, source, start=start, replaces=0, reason=START_REASON
+        )
+
+    def copy(self, group: str, parts: Sequence[CopyPart]) -> list[Copied]:
+        """Store the parts of a group's queues, as durable as the topic asks. Raises AdminError, OSError, LinkError."""
+        return copied.copy(self._links[group], self._durability, parts)
+
+    def close(self) -> None:
+        for link in self._links.values():
+            link.close()

@@ -1,0 +1,60 @@
+"""The copies that the configuration asks for, as values."""
+
+from typing import NamedTuple
+
+from common.config.definitions import CopyInDefinition, KafkaClusterDefinition, TopicDefinition
+from common.config.text_values import KAFKA_HOME
+from common.config.view import ConfigView
+from common.names import stored_name
+from engine.client.durability import number_of
+
+
+class CopyPlan(NamedTuple):
+    """One copy from Kafka into the engine. A copier that runs by another plan ends.
+
+    Attributes:
+        topic: of the engine.
+        stored: the topic's stored name, by which engines know it.
+        durability: number of the class that every record gets.
+        first_offsets: by partition, where the copy begins; partitions beyond them begin at their first record.
+    """
+
+    topic: str
+    stored: str
+    durability: int
+    cluster: KafkaClusterDefinition
+    kafka_topic: str
+    first_offsets: tuple[int, ...] = ()
+
+    @property
+    def claim(self) -> str:
+        """The name that the copier claims."""
+        return f"kafka-copy/{self.cluster.name}/{self.kafka_topic}/{self.topic}"
+
+
+def plans_of(view: ConfigView) -> dict[str, CopyPlan]:
+    """All copies by topic: those of topics whose home is Kafka, and those of entries `copy_in`.
+
+    An entry whose topic or cluster is not defined asks for nothing.
+    """
+    homes = [view.topic(name) for name in view.names_with(TopicDefinition.kind, KAFKA_HOME.encode())]
+    found = [_plan(view, topic, topic.kafka_cluster, topic.name) for topic in homes if topic and topic.kafka_cluster]
+    for entry in view.all_of(CopyInDefinition):
+        definition = view.topic(entry.name)
+        if definition is not None and definition.kafka_cluster is None:
+            found.append(_plan(view, definition, entry.cluster, entry.topic_of_kafka))
+    return {each.topic: each for each in found if each is not None}
+
+
+def _plan(view: ConfigView, topic: TopicDefinition, cluster: str, kafka_topic: str) -> CopyPlan | None:
+    defined = view.kafka_cluster(cluster)
+    if defined is None:
+        return None
+    return CopyPlan(
+        topic.name,
+        stored_name(topic.name, topic.made_ms),
+        number_of(topic.durability),
+        defined,
+        kafka_topic,
+        topic.first_offsets,
+    )

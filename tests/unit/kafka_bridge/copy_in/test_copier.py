@@ -1,0 +1,283 @@
+"""Copiers over a Kafka cluster in memory and a real engine: what is stored, and what a copy stands still for."""
+
+import signal
+
+import pytest
+
+from common.clock import SystemClock
+from common.config import ConfigView
+from common.config.memory_store import MemoryConfigStore
+from common.kafka.errors import ClusterUnreachable
+from common.kafka.records import Partition
+from engine.client import copied
+from engine.client.admin import AdminClient
+from engine.client.blocking import LeadingLink
+from engine.link.operations import READ
+from engine.link.proof import KAFKA_BRIDGE_ROLE
+from engine.link.read import ReadAnswer, ReadPosition, ReadQuestion
+from engine.link.record import read_record
+from kafka_bridge.copy_in.copier import CopyTools
+from kafka_bridge.copy_in.copies import Copies
+from kafka_bridge.copy_in.run import source_of
+from kafka_bridge.copy_mark import COPY_HEADER, CopyMark, content_hash
+from tests.e2e.test_engine_process import ADMIN_SECRET, KEY, EngineProcess
+from tests.services.memory_kafka import MemoryKafka, MemoryKafkaDriver
+from tests.waiting import until
+
+FIRST, SECOND = [b"%d" % number for number in range(50)], [b"%d" % number for number in range(50, 80)]
+
+
+class CopyDesk:
+    """An engine, a Kafka with topic `orders`, and bridges' copies by one configuration."""
+
+    def __init__(self, engine: EngineProcess, topic: str, settings: dict) -> None:
+        self.engine, self.topic, self.kafka, self.store = engine, topic, MemoryKafka(), MemoryConfigStore()
+        self.kafka.create(topic, 2)
+        self.store.put("kafka", "main", {"bootstrap": "k:9092"}, 0)
+        self.store.put("topic", topic, {"queues": 2, "durability": "memory", "id_window_ms": 0, **settings}, 0)
+        self.bridges: list[Copies] = []
+
+    def bridge(self, store=None) -> Copies:
+        """One more bridge; it shares the claims of `store`."""
+        store = store or self.store
+        tools = CopyTools(
+            store,
+            SystemClock(),
+            lambda: {"main": (self.engine.address,)},
+            lambda name, addresses: LeadingLink(addresses, KEY, KAFKA_BRIDGE_ROLE),
+            lambda cluster: MemoryKafkaDriver(self.kafka),
+        )
+        self.bridges.append(Copies(ConfigView(store), tools))
+        return self.bridges[-1]
+
+    def link(self) -> AdminClient:
+        return AdminClient(self.engine.address, ADMIN_SECRET)
+
+    def bodies(self, queue: int) -> list[bytes]:
+        """Of the queue's messages in the engine; copied ones end as `MemoryKafka.add` has made them."""
+        with self.link() as link:
+            question = ReadQuestion([ReadPosition(self.topic, queue, offset=0)], 1000, 1 << 20)
+            _, payload = link.call(READ, question.encode())
+        found = []
+        for piece in ReadAnswer.decode(payload).pieces() if payload[:1] == b"\0" or payload else []:
+            at = 0
+            while at < len(piece.records):
+                record, at = read_record(piece.records, at)
+                found.append(body_of(record.message))
+        return found
+
+    def wait_for(self, queue: int, bodies: list[bytes]) -> None:
+        until(lambda: self.has_topic() and self.bodies(queue) == bodies, f"{len(bodies)} messages of {queue}", 20.0)
+
+    def has_topic(self) -> bool:
+        with self.link() as link:
+            return any(each["name"] == self.topic for each in link.ask("topics")["topics"])
+
+    def standstill(self, bridge: Copies) -> str:
+        """The sentence of the only standstill, once there is one."""
+        found = until(lambda: [each for copier in bridge.all for each in copier.standstills], "a standstill")
+        assert len(found) == 1
+        return found[0].sentence
+
+    def accept(self, queue: int, start: int) -> None:
+        source = source_of("memory", self.kafka_topic(), queue)
+        with self.link() as link:
+            (state,) = copied.states(link, [(self.topic, queue)])
+            copied.accept(link, self.topic, queue, source, start=start, replaces=state.number, reason="a test")
+
+    def kafka_topic(self):
+        return MemoryKafkaDriver(self.kafka).admin(None).topics([self.topic])[self.topic]
+
+    def close(self) -> None:
+        for each in self.bridges:
+            each.close(5)
+
+
+def body_of(message: bytes) -> bytes:
+    """The second field of a message whose first one is its topic."""
+    at = 7 + int.from_bytes(message[3:7], "big")
+    assert message[at : at + 3] == b"\x0b\x00\x02"
+    return message[at + 7 : at + 7 + int.from_bytes(message[at + 3 : at + 7], "big")]
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory):
+    made = EngineProcess(tmp_path_factory.mktemp("copier") / "engine")
+    yield made
+    made.end(signal.SIGKILL)
+
+
+@pytest.fixture
+def desk(engine, request):
+    made = CopyDesk(engine, f"t{abs(hash(request.node.name)) % 10**9}", {"home": "kafka:main"})
+    yield made
+    made.close()
+
+
+def test_records_are_copied_into_the_queues_of_their_partitions_in_order(desk):
+    desk.kafka.add(desk.topic, 0, *FIRST)
+    desk.kafka.add(desk.topic, 1, b"other")
+    bridge = desk.bridge()
+    desk.wait_for(0, FIRST)
+    desk.wait_for(1, [b"other"])
+    desk.kafka.add(desk.topic, 0, *SECOND)
+    desk.wait_for(0, FIRST + SECOND)
+    (copier,) = bridge.all
+    until(lambda: copier.stored == 81, "the count of records")
+    assert copier.is_claimed and copier.standstills == [] and bridge.health() == {f"copy of {desk.topic}": True}
+
+
+def test_a_bridge_that_starts_again_goes_on_where_the_engine_is(desk):
+    desk.kafka.add(desk.topic, 0, *FIRST)
+    first = desk.bridge()
+    desk.wait_for(0, FIRST)
+    first.close(5)
+    desk.kafka.add(desk.topic, 0, *SECOND)
+    desk.bridge()
+    desk.wait_for(0, FIRST + SECOND)
+
+
+def test_two_bridges_without_common_claims_store_each_record_once(desk):
+    other = MemoryConfigStore()
+    for kind, name in (("kafka", "main"), ("topic", desk.topic)):
+        other.put(kind, name, desk.store.get(kind, name).value, 0)
+    bridges = desk.bridge(), desk.bridge(other)
+    for at in range(0, 50, 5):
+        desk.kafka.add(desk.topic, 0, *FIRST[at : at + 5])
+        desk.wait_for(0, FIRST[: at + 5])
+    assert sum(copier.stored for bridge in bridges for copier in bridge.all) == 50
+
+
+def test_of_two_bridges_with_one_configuration_one_copies(desk):
+    first = desk.bridge()
+    until(lambda: any(each.is_claimed for each in first.all), "the claim")
+    second = desk.bridge()
+    until(lambda: second.all, "the second bridge")
+    desk.kafka.add(desk.topic, 0, *FIRST)
+    desk.wait_for(0, FIRST)
+    assert [copier.standstills for copier in second.all] == [[]]
+
+
+def test_a_cluster_that_is_away_is_a_standstill_until_it_is_back(desk):
+    desk.kafka.fault = ClusterUnreachable('kafka "main": no broker answers')
+    bridge = desk.bridge()
+    assert desk.standstill(bridge) == 'kafka "main": no broker answers'
+    (note,) = bridge.health().values()
+    assert note.startswith("stands still since ") and "no broker answers" in note
+    desk.kafka.fault = None
+    desk.kafka.add(desk.topic, 0, *FIRST)
+    desk.wait_for(0, FIRST)
+    until(lambda: bridge.all[0].standstills == [], "no standstill")
+
+
+def test_a_topic_that_was_made_again_is_copied_after_an_operators_word(desk, monkeypatch):
+    monkeypatch.setattr("kafka_bridge.copy_in.run.LOOK_S", 0.05)
+    desk.kafka.add(desk.topic, 0, *FIRST)
+    bridge = desk.bridge()
+    desk.wait_for(0, FIRST)
+    desk.kafka.create(desk.topic, 1)
+    desk.kafka.add(desk.topic, 0, *SECOND)
+    assert "was deleted and made again" in desk.standstill(bridge)
+    desk.accept(0, 0)
+    desk.wait_for(0, FIRST + SECOND)
+    until(lambda: bridge.all[0].standstills == [], "no standstill")
+
+
+def test_records_that_kafka_deleted_before_they_were_copied_stop_the_copy(desk):
+    desk.kafka.add(desk.topic, 0, *FIRST)
+    first = desk.bridge()
+    desk.wait_for(0, FIRST)
+    first.close(5)
+    desk.kafka.add(desk.topic, 0, *SECOND)
+    desk.kafka.starts[Partition(desk.topic, 0)] = 60
+    assert "up to 10 records are lost" in desk.standstill(desk.bridge())
+    desk.accept(0, 60)
+    desk.wait_for(0, FIRST + SECOND[10:])
+
+
+def test_an_end_below_what_was_copied_stops_the_copy_also_when_it_grows_again(desk):
+    desk.kafka.add(desk.topic, 0, *FIRST)
+    bridge = desk.bridge()
+    desk.wait_for(0, FIRST)
+    del desk.kafka.partitions[desk.topic][0][40:]
+    assert "it ends at 40, but was copied up to 50" in desk.standstill(bridge)
+    desk.kafka.add(desk.topic, 0, *SECOND)
+    desk.kafka.add(desk.topic, 1, b"another partition goes on")
+    desk.wait_for(1, [b"another partition goes on"])
+    assert desk.bodies(0) == FIRST and "it ends at 40" in desk.standstill(bridge)
+    desk.accept(0, 40)
+    desk.wait_for(0, FIRST + SECOND)
+
+
+def test_the_copy_stops_at_a_record_that_is_too_large_until_it_is_left_out(desk):
+    desk.kafka.add(desk.topic, 0, *FIRST)
+    desk.kafka.add(desk.topic, 0, b"large", headers=[("h", b"x" * 40_000)])
+    desk.kafka.add(desk.topic, 0, *SECOND)
+    bridge = desk.bridge()
+    desk.wait_for(0, FIRST)
+    assert "partition 0 offset 50: its headers and its key need 40,001 bytes" in desk.standstill(bridge)
+    desk.accept(0, 51)
+    desk.wait_for(0, FIRST + SECOND)
+
+
+def test_queues_follow_the_number_of_partitions(desk, monkeypatch):
+    monkeypatch.setattr("kafka_bridge.copy_in.run.LOOK_S", 0.05)
+    desk.kafka.add(desk.topic, 0, *FIRST)
+    desk.bridge()
+    desk.wait_for(0, FIRST)
+    desk.kafka.partitions[desk.topic].append([])
+    desk.kafka.add(desk.topic, 2, *SECOND)
+    desk.wait_for(2, SECOND)
+    assert desk.store.get("topic", desk.topic).value["queues"] == 3
+    desk.kafka.add(desk.topic, 0, *SECOND)
+    desk.wait_for(0, FIRST + SECOND)
+
+
+def test_a_copy_begins_where_the_definition_says(engine):
+    desk = CopyDesk(engine, "later", {"home": "kafka:main", "copy_from": "30"})
+    desk.kafka.add("later", 0, *FIRST)
+    desk.kafka.add("later", 1, b"beyond the list")
+    desk.bridge()
+    desk.wait_for(0, FIRST[30:])
+    desk.wait_for(1, [b"beyond the list"])
+    desk.close()
+
+
+def test_an_entry_copies_into_a_topic_of_the_engine_but_not_what_came_from_it(engine):
+    desk = CopyDesk(engine, "mirrored", {})
+    desk.store.put("copy_in", "mirrored", {"cluster": "main"}, 0)
+    desk.kafka.add("mirrored", 0, b"before")
+    bridge = desk.bridge()
+    desk.wait_for(0, [b"before"])
+    with desk.link() as link:
+        (state,) = copied.states(link, [("mirrored", 0)])
+        mark = CopyMark(link.hello.log_id, state.topic_id, 0, 9, content_hash(b"k", b"own"))
+    desk.kafka.add("mirrored", 0, b"own", headers=[(COPY_HEADER, mark.encode())])
+    desk.kafka.add("mirrored", 0, b"changed", headers=[(COPY_HEADER, mark.encode())])
+    desk.wait_for(0, [b"before", b"changed"])
+    assert bridge.all[0].skipped == 1
+    desk.store.delete("copy_in", "mirrored", desk.store.get("copy_in", "mirrored").version)
+    until(lambda: bridge.all == [], "the end of the copy")
+    desk.close()
+
+
+def test_a_killed_engine_stops_the_copy_and_nothing_is_lost_or_doubled(tmp_path):
+    engine = EngineProcess(tmp_path / "engine")
+    desk = CopyDesk(engine, "killed", {"home": "kafka:main", "durability": "fsync"})
+    desk.store.put(
+        "topic",
+        "killed",
+        {"queues": 2, "durability": "replicated", "id_window_ms": 0, "home": "kafka:main"},
+        desk.store.get("topic", "killed").version,
+    )
+    desk.kafka.add("killed", 0, *FIRST)
+    bridge = desk.bridge()
+    desk.wait_for(0, FIRST)
+    engine.end(signal.SIGKILL)
+    desk.kafka.add("killed", 0, *SECOND)
+    assert "broker group main: " in desk.standstill(bridge)
+    engine.start()
+    desk.wait_for(0, FIRST + SECOND)
+    until(lambda: bridge.all[0].standstills == [], "no standstill")
+    desk.close()
+    engine.end(signal.SIGKILL)
