@@ -36,7 +36,7 @@ class Halt(NamedTuple):
     sentence: str
 
 
-class Bounds(NamedTuple):
+class PartitionBounds(NamedTuple):
     """Of a partition: its first offset, and the one after its last record."""
 
     start: int
@@ -44,7 +44,7 @@ class Bounds(NamedTuple):
 
 
 def first_step(
-    topic: str, partition: Partition, state: SourceState, source: ForeignSource, bounds: Bounds, begin: int
+    topic: str, partition: Partition, state: SourceState, source: ForeignSource, bounds: PartitionBounds, begin: int
 ) -> Begin | Continue | Halt:
     """The step by which the copy of a partition begins or goes on, from what the engine and Kafka have.
 

@@ -20,11 +20,12 @@ from engine.client.admin import AdminError
 from engine.link.codes import UNKNOWN_TOPIC
 from engine.link.copy import ForeignSource, SourceState
 from engine.link.errors import LinkError
-from kafka_bridge.copy_in.core import After, Begin, Bounds, Continue, Halt, PartitionCopy, first_step
+from kafka_bridge.copy_in.core import After, Begin, PartitionBounds, Continue, Halt, PartitionCopy, first_step
 from kafka_bridge.copy_in.engine_queues import EngineQueues
 from kafka_bridge.copy_in.native import PackTarget
 from kafka_bridge.copy_in.plan import CopyPlan
 from kafka_bridge.copy_in.standstills import WHOLE, Standstills
+from kafka_bridge.copy_in.status import source_of
 
 log = logging.getLogger("penstock.kafka_bridge")
 limited = LimitedLog(log)
@@ -128,12 +129,12 @@ class CopyRun:
                 )
         self._open_reader()
 
-    def _bounds(self, partitions: Iterable[int]) -> dict[int, Bounds]:
+    def _bounds(self, partitions: Iterable[int]) -> dict[int, PartitionBounds]:
         asked = [self._partition(each) for each in partitions]
         starts, ends = self._admin.offsets(asked, EARLIEST), self._admin.offsets(asked, END)
-        return {each.number: Bounds(starts[each] or 0, ends[each] or 0) for each in asked}
+        return {each.number: PartitionBounds(starts[each] or 0, ends[each] or 0) for each in asked}
 
-    def _begin_at(self, group: str, queues: list[int], bounds: dict[int, Bounds]) -> None:
+    def _begin_at(self, group: str, queues: list[int], bounds: dict[int, PartitionBounds]) -> None:
         assert self._kafka is not None
         self._queues.create(group, self._kafka.partitions)
         log_id = self._queues.log_id(group)
@@ -267,11 +268,6 @@ class CopyRun:
         if self._reader is not None:
             self._reader.close()
         self._reader = None
-
-
-def source_of(cluster_id: str, topic: KafkaTopic, partition: int) -> ForeignSource:
-    """A partition's name for ever: a topic that is made again has another id."""
-    return ForeignSource(f"{cluster_id}/{topic.id.hex}".encode(), partition)
 
 
 def _place(state: SourceState) -> tuple[int, int]:

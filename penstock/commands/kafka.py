@@ -4,11 +4,12 @@ from typing import Any
 
 import click
 
-from common.admin import kafka_clusters
+from common.admin import kafka_clusters, topics
 from common.admin.kafka_clusters import KafkaClusterSettings
 from common.config.definitions import KafkaClusterDefinition
-from penstock.commands.exits import CommandGroup
-from penstock.commands.instance import Instance, administration, instance_options
+from common.quoting import quoted
+from penstock.commands.exits import CONFLICT, CommandError, CommandGroup
+from penstock.commands.instance import Instance, administration, instance_options, note
 from penstock.commands.output import output_option, show_one, show_rows
 from penstock.commands.setting_options import settings_options, shown
 
@@ -77,6 +78,42 @@ def set_command(instance: Instance, name: str, output: str, settings: KafkaClust
     with administration(instance, changes=True) as admin:
         changed = kafka_clusters.set_cluster(admin, name, settings)
     show_one(row(changed), output)
+
+
+@command.command()
+@click.argument("topic")
+@click.option(
+    "--partition", type=click.IntRange(0), metavar="N", help="Accept this partition only (default: all stopped)."
+)
+@click.option(
+    "--start", type=click.IntRange(0), metavar="OFFSET", help="Go on at this offset of Kafka; needs --partition."
+)
+@click.option(
+    "--skip", type=click.IntRange(0), metavar="OFFSET", help="Leave out the record at this offset; needs --partition."
+)
+@click.option("--reason", required=True, metavar="TEXT", help="Why, for the audit journal and the log of the engine.")
+@output_option
+@instance_options("engine")
+def accept(
+    instance: Instance, topic: str, partition: int | None, start: int | None, skip: int | None, reason: str, output: str
+) -> None:
+    """Let the copy from Kafka into TOPIC go on where it has stopped.
+
+    It stops where Kafka does not have what it had: the topic was made again, records were deleted before they were
+    copied, or Kafka has lost records (then --start is needed). It also stops at a record that is too large for the
+    engine, which --skip leaves out. `penstock topic show TOPIC` says why it stands still.
+    """
+    if (start is not None or skip is not None) and (partition is None or (start is not None and skip is not None)):
+        raise click.UsageError("--start and --skip need --partition, and only one of them can be given")
+    from penstock.commands import kafka_copies  # a client of Kafka: only for the commands that need one
+
+    with administration(instance) as admin:
+        copy = kafka_copies.copy_into(admin, topics.show(admin, topic)[0])
+    if copy is None:
+        raise CommandError(f"topic {quoted(topic)}: nothing is copied into it from Kafka", CONFLICT)
+    rows = kafka_copies.accept(instance, copy, partition, start, skip, reason)
+    note(instance, "accept", "topic", topic, None, {"reason": reason, "skip": skip, "partitions": rows})
+    show_rows(rows, ("partition", "before", "start", "source"), output)
 
 
 @command.command()

@@ -9,7 +9,7 @@ from common.admin import bulk, families, groups, topics
 from common.admin.administrator import Administrator
 from common.admin.topics import TopicSettings
 from common.config.checks import is_family
-from common.config.definitions import TopicDefinition
+from common.config.definitions import CopyInDefinition, TopicDefinition
 from common.config.errors import EntryNotFound
 from common.config.text_values import KAFKA_HOME
 from penstock.commands import progress
@@ -65,6 +65,11 @@ def topic() -> None:
     type=click.Choice(["lone-replica"]),
     help="Create a topic with a home in Kafka also where a single replica may acknowledge its messages.",
 )
+@click.option(
+    "--copy-from",
+    metavar="earliest|latest|TIME",
+    help="With a home in Kafka: let pulls begin with the records that Kafka has from here on (default earliest).",
+)
 @settings_options(TopicSettings)
 @output_option
 @instance_options()
@@ -75,6 +80,7 @@ def create(
     file: TextIO | None,
     skip_existing: bool,
     accepted: tuple[str, ...],
+    copy_from: str | None,
     output: str,
     settings: TopicSettings,
 ) -> None:
@@ -98,19 +104,23 @@ def create(
             if family:
                 made = families.create(admin, names, settings)
             else:
-                made = topics.create(admin, at_home(admin, wanted, settings, accepted), settings, skip_existing)
+                wanted = at_home(admin, wanted, settings, accepted, copy_from)
+                made = topics.create(admin, wanted, settings, skip_existing)
     show_created(made, len(wanted) - len(made), output)
 
 
 def at_home(
-    admin: Administrator, wanted: dict[str, TopicSettings], settings: TopicSettings, accepted: Sequence[str]
-) -> dict[str, TopicSettings]:
+    admin: Administrator, wanted: dict[str, TopicSettings], settings: TopicSettings, accepted: Sequence[str],
+    copy_from: str | None,
+) -> dict[str, TopicSettings]:  # fmt: skip
     """The settings of each topic as its home needs them."""
     if not str(settings.given().get("home", "")).startswith(KAFKA_HOME):
+        if copy_from is not None:
+            raise click.UsageError("--copy-from is for topics whose home is Kafka: use --home kafka:NAME")
         return wanted
     from penstock.commands import kafka_homes  # a client of Kafka: only for the topics that need one
 
-    return kafka_homes.fit_to_kafka(admin, wanted, settings, accepted)
+    return kafka_homes.fit_to_kafka(admin, wanted, settings, accepted, copy_from or kafka_homes.EARLIEST_TEXT)
 
 
 def show_created(made: Sequence[TopicDefinition], skipped: int, output: str) -> None:
@@ -179,9 +189,12 @@ def count_created(instance: Instance, prefix: str) -> dict[str, int]:
 @topic.command()
 @click.argument("name")
 @output_option
-@instance_options()
+@instance_options("engine")
 def show(instance: Instance, name: str, output: str) -> None:
-    """Show one topic or family. A topic without an entry of its own has the settings of its family."""
+    """Show one topic or family. A topic without an entry of its own has the settings of its family.
+
+    Of a topic that is copied from Kafka, `copy` says what the copy waits for.
+    """
     with administration(instance) as admin:
         try:
             found, version = (families if is_family(name) else topics).show(admin, name)
@@ -191,7 +204,17 @@ def show(instance: Instance, name: str, output: str) -> None:
                 raise
             show_one({**row(family.topic(name)), "defined_by": f"family {family.name}"}, output)
             return
-    show_one({**row(found), "version": version}, output)
+        copy = state_of_copy(instance, admin, found)
+    show_one({**row(found), **copy, "version": version}, output)
+
+
+def state_of_copy(instance: Instance, admin: Administrator, topic: TopicDefinition) -> dict[str, Any]:
+    """What the copy from Kafka into a topic waits for; empty where there is none."""
+    if topic.kafka_cluster is None and not admin.store.taken(CopyInDefinition.kind, [topic.name]):
+        return {}
+    from penstock.commands import kafka_copies  # a client of Kafka: only for the topics that need one
+
+    return kafka_copies.shown_status(instance, admin, topic)
 
 
 @topic.command("set")

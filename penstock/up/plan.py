@@ -52,7 +52,7 @@ def make_plan(
     data: Path, host: str, config: str | None, key: Path, ports: Ports, ready_file: Path | None, groups: int = 1,
     engine_options: Sequence[str] = (), replicas: int = 1,
 ) -> UpPlan:  # fmt: skip
-    """The processes of one machine: the engines of each broker group, proxies, a controller of replicas, a Kafka bridge.
+    """The engines of each broker group, proxies, a controller of replicas, a Kafka bridge.
 
     The proxies stop first and answer their calls; the controller stops last.
     """
@@ -65,16 +65,15 @@ def make_plan(
         return ["--listen", address(name), "--ops", address(f"{name}_ops"), "--config", url, "--cluster-key", str(key)]
 
     numbers, copies = range(1, groups + 1), range(1, replicas + 1)
-    # A single engine is reached by a socket file, which costs less; several by their addresses in the configuration.
     socket_file = str((data / "engine.sock").absolute()) if groups == replicas == 1 else ""
     has_socket_file = 0 < len(socket_file.encode()) <= PATH_BYTES_MAX
 
-    brokers = ",".join(address(broker_name(1, each)) for each in copies)
-    only = ["--engine", UNIX + socket_file if has_socket_file else brokers] if groups == 1 else []
+    brokers = UNIX + socket_file if has_socket_file else ",".join(address(broker_name(1, each)) for each in copies)
+    only = ["--engine", brokers] if groups == 1 else []  # several are found by their addresses in the configuration
 
     def proxy(name: str, *more: str) -> ChildPlan:
-        snapshot = [*only, "--snapshot", str(data / f"{name}.snapshot")]
-        return ChildPlan(name, [*module_command(name), *common(name), *snapshot, *more], data / "logs" / f"{name}.log")
+        more = (*only, "--snapshot", str(data / f"{name}.snapshot"), *more)
+        return ChildPlan(name, [*module_command(name), *common(name), *more], data / "logs" / f"{name}.log")
 
     def engine(number: int, replica: int) -> ChildPlan:
         name = broker_name(number, replica)

@@ -42,7 +42,8 @@ MAY_IMPORT = {
     # `engine.log.offline` is the other door: for tools, on a directory whose engine is stopped.
     # So is `producer_proxy.buffer`: on the buffer of a proxy that is stopped, or to read one that runs.
     # `controller.planned_switch` holds the rules of a switch that an operator asks for.
-    # `kafka_bridge.connecting` says how a Kafka cluster of the configuration is reached.
+    # `kafka_bridge.connecting` says how a Kafka cluster of the configuration is reached, `copy_in.status` and `core` how far
+    # a copy is and why it stops: nobody asks a bridge for that.
     "penstock": (
         "common",
         "engine.client",
@@ -52,6 +53,8 @@ MAY_IMPORT = {
         "producer_proxy.buffer",
         "controller.planned_switch",
         "kafka_bridge.connecting",
+        "kafka_bridge.copy_in.core",
+        "kafka_bridge.copy_in.status",
         "bench",
     ),
     "bench": ("common", "engine", "producer_proxy", "consumer_proxy"),  # it measures their parts one by one

@@ -4,16 +4,17 @@ from contextlib import closing
 
 import pytest
 
-from common.contract import Code, Message
+from common.contract import Code, Message, Verdict
 from common.kafka.base import ProducerOptions
 from common.kafka.drivers import installed, open_driver
 from common.kafka.records import OutgoingRecords
 from kafka_bridge.copy_in.foreign_headers import decode_headers
 from kafka_bridge.copy_in.messages import HEADERS_PROPERTY, KEY_PROPERTY, NULL_PROPERTY, TIME_PROPERTY
-from tests.e2e.kafka.home import Home, Puller
+from tests.e2e.kafka.home import PARTITIONS, Home, Puller
 from tests.services import require
+from tests.waiting import until
 
-TOPICS = ["orders", "foreign", "work"]
+TOPICS = ["orders", "foreign", "work", "late", "grows", "again"]
 TIME_MS = 1_700_000_000_123
 
 
@@ -21,7 +22,7 @@ TIME_MS = 1_700_000_000_123
 def home(tmp_path_factory):
     require(installed(), "a Kafka client")
     made = Home(tmp_path_factory.mktemp("pulls"), "auto", TOPICS)
-    for name in TOPICS:
+    for name in ("orders", "foreign", "work", "grows", "again"):
         made.create(name)
     yield made.start()
     made.close()
@@ -82,3 +83,58 @@ def test_records_of_any_producer_are_pulled_as_the_table_says_and_aborted_ones_a
     assert decode_headers(odd.properties[HEADERS_PROPERTY].encode()) == twice[:2]
     assert last.key is None
     assert len({each.id for each in found}) == 4 and [each.offset for each in found] == [0, 1, 2, 3]
+
+
+def test_a_message_that_is_rejected_is_a_dead_letter_of_the_engine(home):
+    with closing(home.sender()) as sender, closing(Puller(home, "workers")) as puller:
+        assert [each.code for each in sender.send(Message(topic="work", body=b"job", key="k"))] == [Code.OK]
+        puller.pull("work", wait_ms=20_000)
+        puller.verdict(Verdict.RETRY, delay_ms=1)
+        again = puller.pull("work", wait_ms=20_000)
+        assert [(each.message.body, each.attempt) for each in again] == [(b"job", 2)]
+        puller.verdict(Verdict.REJECT)
+        puller.pull("work", wait_ms=0)
+        (dead,) = puller.take("_dlq.workers", 1)
+    assert dead.message.body == b"job"
+
+
+def test_a_topic_can_begin_with_what_is_sent_after_its_creation(home):
+    produce(home, "late", [(0, None, b"before", ()), (1, None, b"before", ())])
+    home.create("late", "--copy-from", "latest")
+    assert home.penstock.run("topic", "show", "late")["copy_from"] == "1,1,0,0"
+    produce(home, "late", [(0, None, b"after", ())])
+    with closing(Puller(home, "readers")) as puller:
+        assert [each.message.body for each in puller.take("late", 1)] == [b"after"]
+
+
+def tool(home, *arguments):
+    home.brokers.tool("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", home.brokers.bootstrap, *arguments)
+
+
+def test_queues_follow_partitions_that_are_added_in_kafka(home):
+    tool(home, "--alter", "--topic", "grows", "--partitions", str(PARTITIONS + 1))
+    produce(home, "grows", [(PARTITIONS, None, b"in the new one", ())])
+    with closing(Puller(home, "readers")) as puller:
+        (found,) = puller.take("grows", 1)
+    assert (found.queue, found.message.body) == (PARTITIONS, b"in the new one")
+    assert home.penstock.run("topic", "show", "grows")["queues"] == PARTITIONS + 1
+
+
+def test_a_topic_that_was_made_again_in_kafka_goes_on_after_an_operators_word(home):
+    produce(home, "again", [(0, None, b"old", ()), (0, None, b"old", ())])
+    with closing(Puller(home, "readers")) as puller:
+        puller.take("again", 2)
+        tool(home, "--delete", "--topic", "again")
+        tool(home, "--create", "--topic", "again", "--partitions", str(PARTITIONS), "--replication-factor", "1")
+        produce(home, "again", [(0, None, b"new", ())])
+        until(lambda: "made again" in home.penstock.run("topic", "show", "again")["copy"], "the sentence", 30.0)
+        bridge = next(each for each in home.penstock.run("status")["processes"] if each["name"] == "kafka_bridge")
+        assert bridge["ready"] == "yes" and "stands still since" in bridge["notes"]["copy of again"]
+        rows = home.penstock.run("kafka", "accept", "again", "--reason", "the topic was cleaned up")
+        assert [(each["partition"], each["start"], each["source"]) for each in rows] == [
+            (number, 0, 2) for number in range(PARTITIONS)
+        ]
+        assert [each.message.body for each in puller.take("again", 1)] == [b"new"]
+    nothing = home.penstock.call("kafka", "accept", "again", "--reason", "again")
+    assert nothing.returncode == 4 and b"its copy is not stopped" in nothing.stderr
+    assert home.penstock.run("topic", "show", "again")["copy"] == "up to date"

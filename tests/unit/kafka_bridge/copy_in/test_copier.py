@@ -18,7 +18,7 @@ from engine.link.read import ReadAnswer, ReadPosition, ReadQuestion
 from engine.link.record import read_record
 from kafka_bridge.copy_in.copier import CopyTools
 from kafka_bridge.copy_in.copies import Copies
-from kafka_bridge.copy_in.run import source_of
+from kafka_bridge.copy_in.status import source_of
 from kafka_bridge.copy_mark import COPY_HEADER, CopyMark, content_hash
 from tests.e2e.test_engine_process import ADMIN_SECRET, KEY, EngineProcess
 from tests.services.memory_kafka import MemoryKafka, MemoryKafkaDriver

@@ -7,7 +7,7 @@ from engine.link.codes import OK, SOURCE_MOVED
 from engine.link.copy import Copied, ForeignSource, QueueSource, SourceState
 from engine.link.record import read_record
 from kafka_bridge.copy_in import core
-from kafka_bridge.copy_in.core import After, Begin, Bounds, Continue, Halt, PartitionCopy, first_step
+from kafka_bridge.copy_in.core import After, Begin, PartitionBounds, Continue, Halt, PartitionCopy, first_step
 from tests.unit.kafka_bridge.copy_in.foreign_records import TARGET, ForeignRecord, columns
 
 PARTITION = Partition("orders", 3)
@@ -24,7 +24,7 @@ NO_SOURCE = SourceState(12, 0, 0, 0, [])
 
 
 def step(found: SourceState, start: int, end: int, begin: int = 0):
-    return first_step("inbox", PARTITION, found, SOURCE, Bounds(start, end), begin)
+    return first_step("inbox", PARTITION, found, SOURCE, PartitionBounds(start, end), begin)
 
 
 def test_a_queue_without_a_source_gets_one_from_its_first_offset_on():

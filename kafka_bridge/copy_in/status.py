@@ -1,0 +1,83 @@
+"""The state of a copy as anyone can compute it, from what the engine and Kafka say: no process is asked what it remembers."""
+
+from typing import NamedTuple
+
+from common.kafka.base import EARLIEST, END, STABLE_END, ClusterAdmin, KafkaTopic
+from common.kafka.records import Partition
+from engine.link.copy import ForeignSource, SourceState
+from kafka_bridge.copy_in.core import Begin, PartitionBounds, Halt, first_step
+
+NOT_BEGUN = "the copy has not begun: is a Kafka bridge running?"
+
+
+class PartitionStatus(NamedTuple):
+    """
+    Attributes:
+        next: the offset after the last copied record.
+        behind: greatest number of records that are not copied. Control records, those of aborted transactions and gaps
+            count, so it may stay above 0 where nothing is left to copy.
+        waits_for: what the copy of this partition waits for; empty: for new records only.
+    """
+
+    partition: int
+    next: int
+    end: int
+    behind: int
+    waits_for: str
+
+
+class KafkaSide(NamedTuple):
+    """A Kafka topic at one time, with the bounds and the stable ends of its partitions."""
+
+    cluster_id: str
+    topic: KafkaTopic
+    bounds: dict[int, PartitionBounds]
+    stable_ends: dict[int, int]
+
+
+def source_of(cluster_id: str, topic: KafkaTopic, partition: int) -> ForeignSource:
+    """A partition's name for ever: a topic that is made again has another id."""
+    return ForeignSource(f"{cluster_id}/{topic.id.hex}".encode(), partition)
+
+
+def kafka_side(admin: ClusterAdmin, name: str) -> KafkaSide | None:
+    """Ask Kafka; None: there is no such topic. Raises KafkaFault."""
+    topic = admin.topics([name]).get(name)
+    if topic is None:
+        return None
+    asked = [Partition(name, number) for number in range(topic.partitions)]
+    starts, stable, ends = (admin.offsets(asked, at) for at in (EARLIEST, STABLE_END, END))
+    return KafkaSide(
+        admin.describe().cluster_id,
+        topic,
+        {each.number: PartitionBounds(starts[each] or 0, ends[each] or 0) for each in asked},
+        {each.number: stable[each] or 0 for each in asked},
+    )
+
+
+def status_of(topic: str, kafka: KafkaSide, states: dict[int, SourceState]) -> list[PartitionStatus]:
+    """The state of each partition.
+
+    Args:
+        topic: of the engine.
+        states: of its queues; one that is missing is not in the engine yet.
+    """
+    found = []
+    for number, bounds in sorted(kafka.bounds.items()):
+        state = states.get(number)
+        if state is None or not state.number:
+            found.append(PartitionStatus(number, bounds.start, bounds.end, bounds.end - bounds.start, NOT_BEGUN))
+            continue
+        source = source_of(kafka.cluster_id, kafka.topic, number)
+        step = first_step(topic, Partition(kafka.topic.name, number), state, source, bounds, 0)
+        assert not isinstance(step, Begin)
+        stable = kafka.stable_ends[number]
+        waits_for = ""
+        if isinstance(step, Halt):
+            waits_for = step.sentence
+        elif state.next >= stable < bounds.end:
+            waits_for = f"an open transaction of a producer: records from offset {stable:,} on are not committed"
+        elif state.next < stable:
+            waits_for = f"up to {stable - state.next:,} records are to be copied"
+        found.append(PartitionStatus(number, state.next, bounds.end, max(0, bounds.end - state.next), waits_for))
+    return found
