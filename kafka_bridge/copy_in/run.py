@@ -20,7 +20,7 @@ from engine.client.admin import AdminError
 from engine.link.codes import UNKNOWN_TOPIC
 from engine.link.copy import ForeignSource, SourceState
 from engine.link.errors import LinkError
-from kafka_bridge.copy_in.core import After, Begin, PartitionBounds, Continue, Halt, PartitionCopy, first_step
+from kafka_bridge.copy_in.core import After, Begin, Continue, Halt, PartitionBounds, PartitionCopy, first_step
 from kafka_bridge.copy_in.engine_queues import EngineQueues
 from kafka_bridge.copy_in.native import PackTarget
 from kafka_bridge.copy_in.plan import CopyPlan

@@ -1,12 +1,15 @@
 """The state of a copy as anyone can compute it, from what the engine and Kafka say: no process is asked what it remembers."""
 
+import time
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from common.kafka.base import EARLIEST, END, STABLE_END, ClusterAdmin, KafkaTopic
+from common.kafka.base import EARLIEST, END, STABLE_END, ClusterAdmin, KafkaTopic, PartitionReader
 from common.kafka.records import Partition
 from engine.link.copy import ForeignSource, SourceState
-from kafka_bridge.copy_in.core import Begin, PartitionBounds, Halt, first_step
+from kafka_bridge.copy_in.core import Begin, Halt, PartitionBounds, first_step
 
+TO_BE_COPIED = "records are to be copied"
 NOT_BEGUN = "the copy has not begun: is a Kafka bridge running?"
 
 
@@ -78,6 +81,30 @@ def status_of(topic: str, kafka: KafkaSide, states: dict[int, SourceState]) -> l
         elif state.next >= stable < bounds.end:
             waits_for = f"an open transaction of a producer: records from offset {stable:,} on are not committed"
         elif state.next < stable:
-            waits_for = f"up to {stable - state.next:,} records are to be copied"
+            waits_for = f"up to {stable - state.next:,} {TO_BE_COPIED}"
         found.append(PartitionStatus(number, state.next, bounds.end, max(0, bounds.end - state.next), waits_for))
     return found
+
+
+def with_records_left(
+    reader: PartitionReader, positions: Mapping[Partition, int], ends: Mapping[Partition, int], wait_s: float
+) -> set[Partition]:
+    """The partitions that have committed records from their position on; others have nothing that could be copied.
+
+    Offsets alone do not tell: control records, aborted ones and gaps have offsets, too.
+
+    Args:
+        ends: up to where it is read. What was not read within `wait_s` counts as left.
+    """
+    if not positions:
+        return set()
+    reader.assign(positions)
+    open_ones, left = {each for each, at in positions.items() if at < ends[each]}, set()
+    until_s = time.monotonic() + wait_s
+    while open_ones and time.monotonic() < until_s:
+        for records in reader.poll(0.2):
+            if any(offset < ends[records.partition] for offset in records.offsets):
+                left.add(records.partition)
+        read = {each for each, at in reader.positions().items() if at >= ends[each]}
+        open_ones -= read | left
+    return left | open_ones

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from common.admin import kafka_clusters
 from common.admin.administrator import Administrator
 from common.config.definitions import CopyInDefinition, KafkaClusterDefinition, TopicDefinition
 from common.kafka.base import ReaderOptions
+from common.kafka.connection import KafkaConnection
 from common.kafka.errors import KafkaFault
 from common.kafka.records import Partition
 from common.names import stored_name
@@ -19,12 +21,22 @@ from engine.link.codes import UNKNOWN_TOPIC
 from engine.link.copy import SourceState
 from kafka_bridge.connecting import connection_of, driver_of
 from kafka_bridge.copy_in.core import Halt, first_step
-from kafka_bridge.copy_in.status import KafkaSide, PartitionStatus, kafka_side, source_of, status_of
+from kafka_bridge.copy_in.status import (
+    TO_BE_COPIED,
+    KafkaSide,
+    PartitionStatus,
+    kafka_side,
+    source_of,
+    status_of,
+    with_records_left,
+)
 from penstock.commands import engines
 from penstock.commands.exits import CONFLICT, NOT_FOUND, UNAVAILABLE, USAGE, CommandError
 from penstock.commands.instance import Instance
 
-READ_S, TRIES = 1.0, 15
+READ_S, TRIES, CONNECT_S = 1.0, 15, 5.0
+LOOKED_THROUGH_MAX = 10_000
+"""Offsets of a partition that are read to see whether there is anything to copy among them."""
 
 
 class CopyDefinitionFound(NamedTuple):
@@ -73,7 +85,7 @@ class QueueLinks:
 def both_sides(instance: Instance, copy: CopyDefinitionFound) -> Iterator[tuple[QueueLinks, KafkaSide]]:
     """Ask Kafka for the topic, with links to the engines. Raises CommandError."""
     try:
-        with closing(driver_of(copy.cluster).admin(connection_of(copy.cluster))) as kafka:
+        with closing(driver_of(copy.cluster).admin(connection(copy.cluster))) as kafka:
             side = kafka_side(kafka, copy.kafka_topic)
     except KafkaFault as fault:
         raise CommandError(str(fault), UNAVAILABLE) from fault
@@ -87,7 +99,29 @@ def both_sides(instance: Instance, copy: CopyDefinitionFound) -> Iterator[tuple[
 def status(instance: Instance, copy: CopyDefinitionFound) -> list[PartitionStatus]:
     """The state of the copy of each partition. Raises CommandError: a side does not answer."""
     with both_sides(instance, copy) as (links, side):
-        return status_of(copy.topic.name, side, links.states(range(side.topic.partitions)))
+        found = status_of(copy.topic.name, side, links.states(range(side.topic.partitions)))
+    behind = {each.partition: each for each in found if 0 < each.behind <= LOOKED_THROUGH_MAX and is_behind(each, side)}
+    positions = {Partition(copy.kafka_topic, number): each.next for number, each in behind.items()}
+    ends = {each: side.stable_ends[each.number] for each in positions}
+    if not positions:
+        return found
+    try:
+        with closing(driver_of(copy.cluster).reader(connection(copy.cluster), ReaderOptions())) as reader:
+            left = with_records_left(reader, positions, ends, READ_S)
+    except KafkaFault as fault:
+        raise CommandError(str(fault), UNAVAILABLE) from fault
+    done = {each.number for each in positions if each not in left}
+    return [each._replace(behind=0, waits_for="") if each.partition in done else each for each in found]
+
+
+def is_behind(found: PartitionStatus, side: KafkaSide) -> bool:
+    """Whether a copy goes on and has committed offsets before it."""
+    return found.waits_for.endswith(TO_BE_COPIED) and found.next < side.stable_ends[found.partition]
+
+
+def connection(cluster: KafkaClusterDefinition) -> KafkaConnection:
+    """A cluster that is away does not make an operator wait for long."""
+    return replace(connection_of(cluster), connect_timeout_s=CONNECT_S)
 
 
 def shown_status(instance: Instance, admin: Administrator, topic: TopicDefinition) -> dict[str, Any]:
@@ -161,9 +195,7 @@ def _start(
 def _check_next(copy: CopyDefinitionFound, partition: Partition, following: int, skip: int) -> None:
     """Raise CommandError unless the record at `skip` is the one at which the copy stands."""
     try:
-        with closing(
-            driver_of(copy.cluster).reader(connection_of(copy.cluster), ReaderOptions(records_max=10))
-        ) as reader:
+        with closing(driver_of(copy.cluster).reader(connection(copy.cluster), ReaderOptions(records_max=10))) as reader:
             reader.assign({partition: following})
             polls = (records for _ in range(TRIES) for records in reader.poll(READ_S))
             first = next((records.offsets[0] for records in polls if records.offsets), None)

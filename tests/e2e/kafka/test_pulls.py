@@ -83,6 +83,9 @@ def test_records_of_any_producer_are_pulled_as_the_table_says_and_aborted_ones_a
     assert decode_headers(odd.properties[HEADERS_PROPERTY].encode()) == twice[:2]
     assert last.key is None
     assert len({each.id for each in found}) == 4 and [each.offset for each in found] == [0, 1, 2, 3]
+    produce(home, "foreign", [(0, None, b"aborted", ()), (1, None, b"aborted", ())], "aborting", aborts=True)
+    shown = home.penstock.run("topic", "show", "foreign")
+    assert (shown["copy"], shown["copy_behind"]) == ("up to date", 0), "aborted records are nothing to copy"
 
 
 def test_a_message_that_is_rejected_is_a_dead_letter_of_the_engine(home):

@@ -60,3 +60,22 @@ def test_a_topic_with_a_home_in_kafka_is_created_without_an_id_window_unless_one
     assert made.id_window_ms == 0
     with pytest.raises(Exception, match="id_window_ms: 1,000: use 0 on a Kafka home"):
         topics.create(admin, ["pay"], topics.TopicSettings(home="kafka:main", id_window_ms=1_000))
+
+
+def test_a_copy_is_accepted_only_by_name_of_a_topic_that_is_copied(run, admin):  # noqa: F811
+    topics.create(admin, ["local"], topics.TopicSettings())
+    assert "nothing is copied into it from Kafka" in run("kafka", "accept", "local", "--reason", "x", code=4).stderr
+    assert "not found" in run("kafka", "accept", "none", "--reason", "x", code=3).stderr
+    assert "--reason" in run("kafka", "accept", "local", code=2).stderr
+    for more in (("--start", "1"), ("--skip", "1"), ("--partition", "0", "--start", "1", "--skip", "1")):
+        assert "need --partition" in run("kafka", "accept", "local", "--reason", "x", *more, code=2).stderr
+
+
+def test_the_beginning_of_a_copy_is_for_topics_with_a_home_in_kafka(run, admin):  # noqa: F811
+    assert "--home kafka:NAME" in run("topic", "create", "local", "--copy-from", "latest", code=2).stderr
+    with pytest.raises(Exception, match="copy_from: it is for topics whose home is Kafka"):
+        topics.create(admin, ["local"], topics.TopicSettings(copy_from="1,2"))
+    with pytest.raises(Exception, match="copy_from"):
+        topics.create(admin, ["orders"], topics.TopicSettings(home="kafka:main", copy_from="latest"))
+    (made,) = topics.create(admin, ["orders"], topics.TopicSettings(home="kafka:main", copy_from="1,0,7"))
+    assert made.first_offsets == (1, 0, 7)

@@ -7,7 +7,7 @@ from engine.link.codes import OK, SOURCE_MOVED
 from engine.link.copy import Copied, ForeignSource, QueueSource, SourceState
 from engine.link.record import read_record
 from kafka_bridge.copy_in import core
-from kafka_bridge.copy_in.core import After, Begin, PartitionBounds, Continue, Halt, PartitionCopy, first_step
+from kafka_bridge.copy_in.core import After, Begin, Continue, Halt, PartitionBounds, PartitionCopy, first_step
 from tests.unit.kafka_bridge.copy_in.foreign_records import TARGET, ForeignRecord, columns
 
 PARTITION = Partition("orders", 3)
