@@ -168,7 +168,7 @@ class TopicDefinition(Definition):
         "",
         OffsetList(),
         "Copy from Kafka from these offsets on, one per partition: `topic create --copy-from` fills them in.",
-        unset="from the first record that Kafka has",
+        unset="none: from the first record that Kafka has",
         change=FIXED,
         option=None,
     )

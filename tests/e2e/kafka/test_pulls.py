@@ -6,7 +6,7 @@ import pytest
 
 from common.contract import Code, Message, Verdict
 from common.kafka.base import ProducerOptions
-from common.kafka.drivers import installed, open_driver
+from common.kafka.drivers import DRIVERS, installed, open_driver
 from common.kafka.records import OutgoingRecords
 from kafka_bridge.copy_in.foreign_headers import decode_headers
 from kafka_bridge.copy_in.messages import HEADERS_PROPERTY, KEY_PROPERTY, NULL_PROPERTY, TIME_PROPERTY
@@ -18,10 +18,10 @@ TOPICS = ["orders", "foreign", "work", "late", "grows", "again"]
 TIME_MS = 1_700_000_000_123
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    require(installed(), "a Kafka client")
-    made = Home(tmp_path_factory.mktemp("pulls"), "auto", TOPICS)
+@pytest.fixture(scope="module", params=DRIVERS)
+def home(request, tmp_path_factory):
+    require(request.param in installed(), f"pip install {request.param}")
+    made = Home(tmp_path_factory.mktemp("pulls"), request.param, TOPICS)
     for name in ("orders", "foreign", "work", "grows", "again"):
         made.create(name)
     yield made.start()
