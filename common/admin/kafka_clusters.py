@@ -4,7 +4,8 @@ from common.admin import administrator as verbs
 from common.admin import topics
 from common.admin.administrator import Administrator
 from common.admin.errors import StateConflict
-from common.config.definitions import CLUSTERS_MAX, KafkaClusterDefinition
+from common.config.definitions import CLUSTERS_MAX, CopyInDefinition, CopyOutDefinition, KafkaClusterDefinition
+from common.config.definitions.copies import COPIES_MAX
 from common.config.setting import Changes
 from common.quoting import thing
 
@@ -45,7 +46,7 @@ def remove(admin: Administrator, name: str) -> None:
 
     Raises:
         EntryNotFound
-        StateConflict: it is the home of topics, whose messages could not be sent any more.
+        StateConflict: it is the home of topics, whose messages could not be sent any more, or a copy uses it.
     """
     if at_home := topics_of(admin, name):
         more = f" and {len(at_home) - SHOWN_MAX:,} more" if len(at_home) > SHOWN_MAX else ""
@@ -53,7 +54,18 @@ def remove(admin: Administrator, name: str) -> None:
             f"{thing(KafkaClusterDefinition.kind, name)}: it is the home of topics {', '.join(at_home[:SHOWN_MAX])}"
             f"{more}: delete them first"
         )
+    if copied := copies_of(admin, name):
+        raise StateConflict(
+            f"{thing(KafkaClusterDefinition.kind, name)}: topic {copied[0]} is copied: end its copy first"
+        )
     verbs.delete(admin, KafkaClusterDefinition, name)
+
+
+def copies_of(admin: Administrator, name: str) -> list[str]:
+    """The topics of the engine that are copied from or to the cluster."""
+    kinds = (CopyInDefinition, CopyOutDefinition)
+    found = [each for kind in kinds for each in verbs.page(admin, kind, "", "", COPIES_MAX, lambda error: None)]
+    return [each.name for each in found if each.cluster == name]
 
 
 def topics_of(admin: Administrator, name: str) -> list[str]:

@@ -97,11 +97,21 @@ class CopyRun:
             self._grow(found.partitions)
         self._kafka = found
         if before is None or found.id != before.id:
+            self._forget_beyond(found.partitions)
             self._begin(range(found.partitions))
         elif found.partitions > before.partitions:
             self._begin(range(before.partitions, found.partitions))
         self._looked_s = time.monotonic()
         self._standstills.clear(WHOLE)
+
+    def _forget_beyond(self, partitions: int) -> None:
+        """Drop the partitions that a topic which was made again has no more."""
+        for each in {*self._copies, *self._halted, *self._away}:
+            if each >= partitions:
+                self._drop(each)
+                self._halted.pop(each, None)
+                self._away.discard(each)
+                self._standstills.clear(each)
 
     def _try_again(self) -> None:
         """Begin again what a broker group or an operator may serve now."""

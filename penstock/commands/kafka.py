@@ -1,5 +1,7 @@
 """`penstock kafka`: add, list, show, set, remove Kafka clusters, which topics may have as their home."""
 
+import os
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -12,6 +14,9 @@ from penstock.commands.exits import CONFLICT, CommandError, CommandGroup
 from penstock.commands.instance import Instance, administration, instance_options, note
 from penstock.commands.output import output_option, show_one, show_rows
 from penstock.commands.setting_options import settings_options, shown
+from penstock.up.files import LATER, read_running
+from penstock.up.ports import KAFKA_BRIDGE
+from penstock.up.signals import LOOK
 
 COLUMNS = ("name", "bootstrap", "security", "driver")
 
@@ -36,13 +41,22 @@ def command() -> None:
 @output_option
 @instance_options()
 def add(instance: Instance, name: str, output: str, settings: KafkaClusterSettings) -> None:
-    """Add cluster NAME. A running bridge follows; `penstock up` starts the bridge at its next start.
+    """Add cluster NAME. A running bridge follows, and a running `penstock up` of DIR starts one.
 
     Passwords stay in a file on the bridge's machine: the configuration holds its path.
     """
     with administration(instance, changes=True) as admin:
         made = kafka_clusters.add(admin, name, settings)
+    have_bridge_started(instance)
     show_one(row(made), output)
+
+
+def have_bridge_started(instance: Instance) -> None:
+    """Ask the `up` of the data directory for a bridge, where it has none and works by the same configuration."""
+    running = read_running(instance.data)
+    if running and running.get(LATER) == KAFKA_BRIDGE and running["config"] == instance.config():
+        with suppress(ProcessLookupError):
+            os.kill(running["pids"]["up"], LOOK)
 
 
 @command.command("list")

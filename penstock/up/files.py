@@ -12,6 +12,9 @@ from penstock.up.lock import is_held
 from penstock.up.plan import UpPlan, group_name
 from penstock.up.ports import broker_name, engine_name
 
+LATER = "later"
+"""Name of the process that `up` starts once the configuration asks for it and a LOOK signal has come."""
+
 
 def describe(plan: UpPlan, children: Iterable[Child]) -> dict[str, Any]:
     """Addresses, paths and pids. A child's port is the one that it announced."""
@@ -34,6 +37,8 @@ def describe(plan: UpPlan, children: Iterable[Child]) -> dict[str, Any]:
         "config": plan.config, "cluster_key": str(plan.cluster_key), "admin_key": str(plan.data / ADMIN_KEY),
         "data": str(plan.data),
     }  # fmt: skip
+    if plan.later is not None and plan.later.name not in pids:
+        places[LATER] = plan.later.name
     return {**facts, "ops": ops, **places, "pids": pids}
 
 

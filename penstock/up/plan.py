@@ -1,7 +1,7 @@
 """The plan of `up`: the processes to run, as values. Nothing is started here."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,6 +33,7 @@ class UpPlan:
     ready_file: Path | None = None
     groups: int = 1  # broker groups; with one, the proxies get its engine's address and nothing is placed
     replicas: int = 1  # brokers per group
+    later: ChildPlan | None = None  # the Kafka bridge, started once the configuration names a cluster
 
 
 def module_command(module: str) -> list[str]:
@@ -65,10 +66,8 @@ def make_plan(
         return ["--listen", address(name), "--ops", address(f"{name}_ops"), "--config", url, "--cluster-key", str(key)]
 
     numbers, copies = range(1, groups + 1), range(1, replicas + 1)
-    socket_file = str((data / "engine.sock").absolute()) if groups == replicas == 1 else ""
-    has_socket_file = 0 < len(socket_file.encode()) <= PATH_BYTES_MAX
-
-    brokers = UNIX + socket_file if has_socket_file else ",".join(address(broker_name(1, each)) for each in copies)
+    socket_file = engine_socket(data, groups * replicas)
+    brokers = UNIX + socket_file if socket_file else ",".join(address(broker_name(1, each)) for each in copies)
     only = ["--engine", brokers] if groups == 1 else []  # several are found by their addresses in the configuration
 
     def proxy(name: str, *more: str) -> ChildPlan:
@@ -77,38 +76,62 @@ def make_plan(
 
     def engine(number: int, replica: int) -> ChildPlan:
         name = broker_name(number, replica)
-        more = ["--broker-group", group_name(number)] if groups > 1 else []
-        more += ["--broker", name] if replicas > 1 else []
-        more += ["--first"] if replicas > 1 and replica == 1 else []
-        more += ["--socket-file", socket_file] if has_socket_file else []
+        more = place_options(name, group_name(number) if groups > 1 else "", replica if replicas > 1 else 0)
+        more += ["--socket-file", socket_file] if socket_file else []
         command = [*module_command("engine"), "--data", str(data / name), *common(name), *engine_options, *more]
         return ChildPlan(name, command, data / "logs" / f"{name}.log", stop_rank=1)
 
-    bridges, to_bridge = _kafka_bridges(data, url, key, address, only) if KAFKA_BRIDGE in ports else ([], [])
+    bridge, to_bridge = bridge_plan(data, url, key, host, ports, only)
     children = [
         *[engine(number, replica) for replica in copies for number in numbers],
         *([_controller(data, url, key, address(f"{CONTROLLER}_ops"))] if replicas > 1 else []),
-        *bridges,
+        *([bridge] if bridge and KAFKA_BRIDGE in ports else []),
         proxy("producer_proxy", "--buffer", str(data / "buffer" / "producer_proxy"), *to_bridge),
         proxy("consumer_proxy"),
     ]
-    return UpPlan(data, host, url, key, ports, children, ready_file, groups, replicas)
+    later = None if KAFKA_BRIDGE in ports else bridge
+    return UpPlan(data, host, url, key, ports, children, ready_file, groups, replicas, later)
 
 
-def _kafka_bridges(
-    data: Path, url: str, key: Path, address: Callable[[str], str], only: list[str]
-) -> tuple[list[ChildPlan], list[str]]:
-    """The bridge, and the options by which a producer proxy finds it: by a socket file where its path is short enough.
+def place_options(name: str, group: str, replica: int) -> list[str]:
+    """Options that tell an engine its place.
 
-    It stops after the proxies, whose calls it answers.
+    Args:
+        group: empty: there is one broker group.
+        replica: from 1 on; 0: the group has one broker.
+    """
+    found = ["--broker-group", group] if group else []
+    found += ["--broker", name] if replica else []
+    return found + (["--first"] if replica == 1 else [])
+
+
+def engine_socket(data: Path, brokers: int) -> str:
+    """The socket file of a single engine, which costs less than an address; empty: several, or its path is too long."""
+    file = str((data / "engine.sock").absolute())
+    return file if brokers == 1 and len(file.encode()) <= PATH_BYTES_MAX else ""
+
+
+def bridge_plan(
+    data: Path, url: str, key: Path, host: str, ports: Ports, only: Sequence[str]
+) -> tuple[ChildPlan | None, list[str]]:
+    """The Kafka bridge, and the option by which a producer proxy finds it: by a socket file where its path is short enough.
+
+    It stops after the proxies, whose calls it answers. None: it has neither a socket file nor a port.
+
+    Args:
+        only: the option that names the only broker group; empty: the configuration names several.
     """
     file = str((data / f"{KAFKA_BRIDGE}.sock").absolute())
-    listen = UNIX + file if len(file.encode()) <= PATH_BYTES_MAX else address(KAFKA_BRIDGE)
-    command = [*module_command(KAFKA_BRIDGE), "--listen", listen, "--ops", address(f"{KAFKA_BRIDGE}_ops")]
-    snapshot = str(data / f"{KAFKA_BRIDGE}.snapshot")
-    command += ["--config", url, "--cluster-key", str(key), "--snapshot", snapshot, *only]
+    listen = UNIX + file
+    if len(file.encode()) > PATH_BYTES_MAX:
+        if KAFKA_BRIDGE not in ports:
+            return None, []
+        listen = f"{Address(host, ports[KAFKA_BRIDGE])}"
+    ops = f"{Address(host, ports.get(f'{KAFKA_BRIDGE}_ops', 0))}"
+    command = [*module_command(KAFKA_BRIDGE), "--listen", listen, "--ops", ops, "--config", url]
+    command += ["--cluster-key", str(key), "--snapshot", str(data / f"{KAFKA_BRIDGE}.snapshot"), *only]
     plan = ChildPlan(KAFKA_BRIDGE, command, data / "logs" / f"{KAFKA_BRIDGE}.log", stop_rank=1)
-    return [plan], ["--kafka-bridge", listen]
+    return plan, ["--kafka-bridge", listen]
 
 
 def _controller(data: Path, url: str, key: Path, ops: str) -> ChildPlan:

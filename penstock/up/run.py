@@ -82,7 +82,11 @@ def make_supervisor(plan: UpPlan, options: UpOptions, began: float) -> Superviso
     if options.demo is not None:
         command = [sys.executable, "-P", "-m", "penstock.demo", "--data", str(plan.data), *options.demo]
         companion = ChildPlan("demo", command, log=None, announces=False)
-    return Supervisor(plan, say, announcer(plan, began), companion, options.demo_exit, are_ready)
+
+    def later() -> ChildPlan | None:
+        return plan.later if plan.later is not None and names_kafka(plan.config) else None
+
+    return Supervisor(plan, say, announcer(plan, began), companion, options.demo_exit, are_ready, later)
 
 
 def are_ready(children: list[Child]) -> bool:

@@ -29,6 +29,7 @@ class Supervisor:
         is_ready: whether the processes that serve have reached each other; waited for up to SETTLE_S.
         companion: an extra process (the demo) that is started when all serve for the first time, is stopped before the
             others, and is never restarted. With `leave_with_companion` its end stops all.
+        later: asked after a LOOK signal for the plan of a process that is needed now and was not at the start.
     """
 
     def __init__(
@@ -39,8 +40,9 @@ class Supervisor:
         companion: ChildPlan | None = None,
         leave_with_companion: bool = False,
         is_ready: Callable[[list[Child]], bool] = lambda children: True,
+        later: Callable[[], ChildPlan | None] = lambda: None,
     ) -> None:
-        self._is_ready = is_ready
+        self._is_ready, self._later, self._looks = is_ready, later, 0
         self._settled_at: float | None = None  # not later than this all that serve are announced
         self.plan, self._say, self._on_serving = plan, say, on_serving
         self.children = [Child(child) for child in plan.children]
@@ -69,6 +71,7 @@ class Supervisor:
 
     def _turn(self, signals: SignalPipe) -> None:
         self._wait(signals, self._timeout_s())
+        self._start_later(signals)
         for child in self.children:
             self._look_after(child)
         self._look_after_companion()
@@ -80,6 +83,17 @@ class Supervisor:
             if not child.running and child.start_at <= now:
                 child.restarts += 1
                 child.start()
+
+    def _start_later(self, signals: SignalPipe) -> None:
+        """Start a process that the configuration asks for since the last LOOK signal."""
+        if signals.looks == self._looks:
+            return
+        self._looks = signals.looks
+        plan = self._later()
+        if plan is not None and plan.name not in {child.name for child in self.children}:
+            self._say(f"{plan.name}: starting it, the configuration asks for it now")
+            self.children.append(Child(plan))
+            self.children[-1].start()
 
     def _timeout_s(self) -> float:
         if self._settled_at is not None:

@@ -68,7 +68,9 @@ class MemoryKafka:
         run += [StoredKafkaRecord(b"k", value, headers, 5) for value in values]
 
     def bounds(self, partition: Partition) -> tuple[int, int]:
-        """Its first offset and its end."""
+        """Its first offset and its end. Raises KafkaRefusal: there is no such partition."""
+        if partition.number >= len(self.partitions[partition.topic]):
+            raise KafkaRefusal(3, f'kafka topic "{partition.topic}": there is no partition {partition.number}')
         return self.starts.get(partition, 0), len(self.partitions[partition.topic][partition.number])
 
     def records(self, topic: str) -> list[StoredKafkaRecord]:

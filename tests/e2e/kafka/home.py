@@ -42,9 +42,13 @@ class Sender:
 
 
 class Home:
-    """A broker with these topics, a Penstock with the cluster `main`, and an application that may do everything."""
+    """A broker with these topics, a Penstock with the cluster `main`, and an application that may do everything.
 
-    def __init__(self, folder, driver, topics) -> None:
+    Args:
+        starts_before: the Penstock is started before the cluster is added, by the test.
+    """
+
+    def __init__(self, folder, driver, topics, starts_before=False) -> None:
         self.brokers = KafkaBrokers(folder / "kafka").start()
         self.connection = KafkaConnection("main", (self.brokers.bootstrap,))
         with closing(open_driver().admin(self.connection)) as admin:
@@ -54,7 +58,12 @@ class Home:
         self.penstock = RunningPenstock(folder / "data")
         # Without a running Penstock: the configuration is a directory.
         (folder / "data" / "config").mkdir(parents=True)
-        self.penstock.run("kafka", "add", "main", "--bootstrap", self.brokers.bootstrap, "--driver", driver)
+        self.driver = driver
+        if not starts_before:
+            self.add_cluster()
+
+    def add_cluster(self) -> None:
+        self.penstock.run("kafka", "add", "main", "--bootstrap", self.brokers.bootstrap, "--driver", self.driver)
 
     def start(self) -> "Home":
         self.penstock.start()

@@ -21,11 +21,19 @@ TIME_MS = 1_700_000_000_123
 @pytest.fixture(scope="module", params=DRIVERS)
 def home(request, tmp_path_factory):
     require(request.param in installed(), f"pip install {request.param}")
-    made = Home(tmp_path_factory.mktemp("pulls"), request.param, TOPICS)
+    made = Home(tmp_path_factory.mktemp("pulls"), request.param, TOPICS, starts_before=True).start()
+    made.add_cluster()
     for name in ("orders", "foreign", "work", "grows", "again"):
         made.create(name)
-    yield made.start()
+    yield made
     made.close()
+
+
+def test_up_starts_a_bridge_once_the_first_cluster_is_added(home):
+    until(lambda: "kafka_bridge" in home.penstock.refresh()["pids"], "the bridge", 30.0)
+    processes = {each["name"]: each for each in home.penstock.run("status")["processes"]}
+    assert processes["kafka_bridge"]["ready"] == "yes"
+    assert home.penstock.facts.get("later") is None
 
 
 def test_what_is_sent_to_kafka_is_pulled_once_in_order_and_as_it_was(home):

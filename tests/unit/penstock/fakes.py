@@ -63,7 +63,9 @@ def supervise(place: Path, how: dict[str, str]) -> int:
         print("serving " + json.dumps(pids), flush=True)
 
     plan = fake_plan(place, **how)
-    return Supervisor(plan, lambda line: print(line, flush=True), on_serving).run()
+    return Supervisor(
+        plan, lambda line: print(line, flush=True), on_serving, later=lambda: fake("kafka_bridge", place)
+    ).run()
 
 
 if __name__ == "__main__":

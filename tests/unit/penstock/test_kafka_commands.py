@@ -48,6 +48,13 @@ def test_a_cluster_that_is_the_home_of_topics_is_not_removed(run, admin):  # noq
     assert error.endswith('kafka "main": it is the home of topics orders, pay: delete them first\n')
 
 
+@pytest.mark.parametrize("kind", ["copy_in", "copy_out"])
+def test_a_cluster_that_a_copy_uses_is_not_removed(run, admin, kind):  # noqa: F811
+    run("kafka", "add", "main", "--bootstrap", BOOTSTRAP)
+    admin.store.put(kind, "orders", {"cluster": "main"}, 0)
+    assert "topic orders is copied: end its copy first" in run("kafka", "remove", "main", code=4).stderr
+
+
 def test_the_home_of_a_topic_cannot_change(run, admin):  # noqa: F811
     topics.create(admin, ["orders"], topics.TopicSettings(home="kafka:main"))
     error = run("topic", "set", "orders", "--home", "engine", code=4).stderr

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from penstock.up.plan import UpPlan
+from penstock.up.signals import LOOK
 from penstock.up.supervisor import Supervisor
 from tests.unit.penstock.fakes import is_alive, order
 from tests.waiting import until
@@ -71,6 +72,20 @@ def test_a_killed_child_is_started_again(up):
     after = running.pids()
     assert after["engine"] != before["engine"]
     assert after["producer_proxy"] == before["producer_proxy"]
+
+
+def test_a_process_that_is_needed_later_is_started_once_after_the_signal_to_look(up):
+    running = up()
+    before = running.pids()
+    running.process.send_signal(LOOK)
+    after = running.pids()
+    assert after.keys() - before.keys() == {"kafka_bridge"} and before.items() <= after.items()
+    running.process.send_signal(LOOK)
+    os.kill(after["kafka_bridge"], signal.SIGKILL)
+    again = running.pids()
+    assert again["kafka_bridge"] != after["kafka_bridge"] and again.keys() == after.keys()
+    assert running.stop() == 0
+    assert not is_alive(again["kafka_bridge"])
 
 
 def test_children_die_with_a_killed_supervisor(up):

@@ -101,10 +101,13 @@ def test_a_bridge_runs_where_there_are_ports_for_it_and_the_producer_proxy_finds
     assert [each.name for each in plan.children if "--kafka-bridge" in each.command] == ["producer_proxy"]
 
 
-def test_without_a_kafka_cluster_there_is_no_bridge(tmp_path):
+def test_without_a_kafka_cluster_there_is_no_bridge_but_a_plan_of_one_that_the_producer_proxy_would_find(tmp_path):
     plan = make_plan(tmp_path, HOST, None, tmp_path / "cluster.key", ports.any_free(HOST), None)
     assert {each.name for each in plan.children} == {"engine", "producer_proxy", "consumer_proxy"}
-    assert not any("--kafka-bridge" in child.command for child in plan.children)
+    producer = next(each for each in plan.children if each.name == "producer_proxy")
+    assert plan.later.name == "kafka_bridge" and producer.command[-1] in plan.later.command
+    assert files.describe(plan, [])[files.LATER] == "kafka_bridge"
+    assert files.LATER not in files.describe(plan, [Child(plan.later)])
     assert not names_kafka(f"file://{tmp_path}/config")
     with closing(open_store(f"file://{tmp_path}/config")) as store:
         store.put("kafka", "main", {"bootstrap": "k:1"}, 0)

@@ -72,7 +72,7 @@ def test_a_link_that_breaks_is_an_error_and_the_next_request_opens_another(membe
 
 def test_without_a_broker_that_leads_or_may_be_used_the_reasons_are_told(members):
     members[0].leads = False
-    with pytest.raises(LinkError, match="it does not lead its group; .*it does not lead its group"):
+    with pytest.raises(LinkError, match=r"it does not lead its group; .*it does not lead its group"):
         apart(link_to(members).call, TOPIC, QUESTION)
     members[0].leads = True
     with pytest.raises(LinkError, match="another log"):

@@ -73,11 +73,13 @@ class CopyDesk:
         with self.link() as link:
             return any(each["name"] == self.topic for each in link.ask("topics")["topics"])
 
-    def standstill(self, bridge: Copies) -> str:
-        """The sentence of the only standstill, once there is one."""
-        found = until(lambda: [each for copier in bridge.all for each in copier.standstills], "a standstill")
-        assert len(found) == 1
-        return found[0].sentence
+    def wait_standstill(self, bridge: Copies, text: str) -> None:
+        """Wait until this is in the sentence of the only standstill."""
+
+        def sentences():
+            return [each.sentence for copier in bridge.all for each in copier.standstills]
+
+        until(lambda: len(found := sentences()) == 1 and text in found[0], f"the standstill {text}", 20.0)
 
     def accept(self, queue: int, start: int) -> None:
         source = source_of("memory", self.kafka_topic(), queue)
@@ -161,7 +163,7 @@ def test_of_two_bridges_with_one_configuration_one_copies(desk):
 def test_a_cluster_that_is_away_is_a_standstill_until_it_is_back(desk):
     desk.kafka.fault = ClusterUnreachable('kafka "main": no broker answers')
     bridge = desk.bridge()
-    assert desk.standstill(bridge) == 'kafka "main": no broker answers'
+    desk.wait_standstill(bridge, 'kafka "main": no broker answers')
     (note,) = bridge.health().values()
     assert note.startswith("stands still since ") and "no broker answers" in note
     desk.kafka.fault = None
@@ -177,7 +179,7 @@ def test_a_topic_that_was_made_again_is_copied_after_an_operators_word(desk, mon
     desk.wait_for(0, FIRST)
     desk.kafka.create(desk.topic, 1)
     desk.kafka.add(desk.topic, 0, *SECOND)
-    assert "was deleted and made again" in desk.standstill(bridge)
+    desk.wait_standstill(bridge, "was deleted and made again")
     desk.accept(0, 0)
     desk.wait_for(0, FIRST + SECOND)
     until(lambda: bridge.all[0].standstills == [], "no standstill")
@@ -190,7 +192,7 @@ def test_records_that_kafka_deleted_before_they_were_copied_stop_the_copy(desk):
     first.close(5)
     desk.kafka.add(desk.topic, 0, *SECOND)
     desk.kafka.starts[Partition(desk.topic, 0)] = 60
-    assert "up to 10 records are lost" in desk.standstill(desk.bridge())
+    desk.wait_standstill(desk.bridge(), "up to 10 records are lost")
     desk.accept(0, 60)
     desk.wait_for(0, FIRST + SECOND[10:])
 
@@ -200,11 +202,12 @@ def test_an_end_below_what_was_copied_stops_the_copy_also_when_it_grows_again(de
     bridge = desk.bridge()
     desk.wait_for(0, FIRST)
     del desk.kafka.partitions[desk.topic][0][40:]
-    assert "it ends at 40, but was copied up to 50" in desk.standstill(bridge)
+    desk.wait_standstill(bridge, "it ends at 40, but was copied up to 50")
     desk.kafka.add(desk.topic, 0, *SECOND)
     desk.kafka.add(desk.topic, 1, b"another partition goes on")
     desk.wait_for(1, [b"another partition goes on"])
-    assert desk.bodies(0) == FIRST and "it ends at 40" in desk.standstill(bridge)
+    assert desk.bodies(0) == FIRST
+    desk.wait_standstill(bridge, "it ends at 40")
     desk.accept(0, 40)
     desk.wait_for(0, FIRST + SECOND)
 
@@ -215,7 +218,7 @@ def test_the_copy_stops_at_a_record_that_is_too_large_until_it_is_left_out(desk)
     desk.kafka.add(desk.topic, 0, *SECOND)
     bridge = desk.bridge()
     desk.wait_for(0, FIRST)
-    assert "partition 0 offset 50: its headers and its key need 40,001 bytes" in desk.standstill(bridge)
+    desk.wait_standstill(bridge, "partition 0 offset 50: its headers and its key need 40,001 bytes")
     desk.accept(0, 51)
     desk.wait_for(0, FIRST + SECOND)
 
@@ -275,7 +278,7 @@ def test_a_killed_engine_stops_the_copy_and_nothing_is_lost_or_doubled(tmp_path)
     desk.wait_for(0, FIRST)
     engine.end(signal.SIGKILL)
     desk.kafka.add("killed", 0, *SECOND)
-    assert "broker group main: " in desk.standstill(bridge)
+    desk.wait_standstill(bridge, "broker group main: ")
     engine.start()
     desk.wait_for(0, FIRST + SECOND)
     until(lambda: bridge.all[0].standstills == [], "no standstill")
