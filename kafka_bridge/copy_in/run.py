@@ -129,10 +129,9 @@ class CopyRun:
         for each in wanted:
             self._drop(each)
             self._halted.pop(each, None)
-        bounds = self._bounds(wanted)
         for group, queues in self._queues.by_group(wanted).items():
             try:
-                self._begin_at(group, queues, bounds)
+                self._begin_at(group, queues)
             except ENGINE_FAULTS as fault:
                 self._lose(
                     group, [each for each in queues if each not in self._copies and each not in self._halted], fault
@@ -144,11 +143,14 @@ class CopyRun:
         starts, ends = self._admin.offsets(asked, EARLIEST), self._admin.offsets(asked, END)
         return {each.number: PartitionBounds(starts[each] or 0, ends[each] or 0) for each in asked}
 
-    def _begin_at(self, group: str, queues: list[int], bounds: dict[int, PartitionBounds]) -> None:
+    def _begin_at(self, group: str, queues: list[int]) -> None:
         assert self._kafka is not None
         self._queues.create(group, self._kafka.partitions)
         log_id = self._queues.log_id(group)
-        for queue, state in self._queues.states(group, queues).items():
+        states = self._queues.states(group, queues)
+        # After the states: another copier may go on meanwhile, and would seem to be beyond an earlier end.
+        bounds = self._bounds(queues)
+        for queue, state in states.items():
             source, partition = self._source(queue), self._partition(queue)
             step = first_step(self._plan.topic, partition, state, source, bounds[queue], self._first_offset(queue))
             if isinstance(step, Begin):

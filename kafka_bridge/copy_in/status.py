@@ -63,7 +63,7 @@ def status_of(topic: str, kafka: KafkaSide, states: dict[int, SourceState]) -> l
 
     Args:
         topic: of the engine.
-        states: of its queues; one that is missing is not in the engine yet.
+        states: of its queues, asked for before Kafka; one that is missing is not in the engine yet.
     """
     found = []
     for number, bounds in sorted(kafka.bounds.items()):

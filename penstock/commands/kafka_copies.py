@@ -82,24 +82,31 @@ class QueueLinks:
 
 
 @contextmanager
-def both_sides(instance: Instance, copy: CopyDefinitionFound) -> Iterator[tuple[QueueLinks, KafkaSide]]:
-    """Ask Kafka for the topic, with links to the engines. Raises CommandError."""
-    try:
-        with closing(driver_of(copy.cluster).admin(connection(copy.cluster))) as kafka:
-            side = kafka_side(kafka, copy.kafka_topic)
-    except KafkaFault as fault:
-        raise CommandError(str(fault), UNAVAILABLE) from fault
-    if side is None:
-        sentence = f"kafka {quoted(copy.cluster.name)}: topic {quoted(copy.kafka_topic)}: it does not exist there"
-        raise CommandError(sentence, NOT_FOUND)
+def both_sides(
+    instance: Instance, copy: CopyDefinitionFound
+) -> Iterator[tuple[QueueLinks, dict[int, SourceState], KafkaSide]]:
+    """Links to the engines, the states of the queues, and Kafka's topic as it is after them. Raises CommandError.
+
+    In this order: a copy that goes on meanwhile would seem to be beyond an earlier end of a partition.
+    """
     with engines.connected(instance) as links, engines.named("main"):
-        yield QueueLinks(copy.topic, links), side
+        found = QueueLinks(copy.topic, links)
+        states = found.states(range(copy.topic.queues))
+        try:
+            with closing(driver_of(copy.cluster).admin(connection(copy.cluster))) as kafka:
+                side = kafka_side(kafka, copy.kafka_topic)
+        except KafkaFault as fault:
+            raise CommandError(str(fault), UNAVAILABLE) from fault
+        if side is None:
+            sentence = f"kafka {quoted(copy.cluster.name)}: topic {quoted(copy.kafka_topic)}: it does not exist there"
+            raise CommandError(sentence, NOT_FOUND)
+        yield found, states, side
 
 
 def status(instance: Instance, copy: CopyDefinitionFound) -> list[PartitionStatus]:
     """The state of the copy of each partition. Raises CommandError: a side does not answer."""
-    with both_sides(instance, copy) as (links, side):
-        found = status_of(copy.topic.name, side, links.states(range(side.topic.partitions)))
+    with both_sides(instance, copy) as (_, states, side):
+        found = status_of(copy.topic.name, side, states)
     behind = {each.partition: each for each in found if 0 < each.behind <= LOOKED_THROUGH_MAX and is_behind(each, side)}
     positions = {Partition(copy.kafka_topic, number): each.next for number, each in behind.items()}
     ends = {each: side.stable_ends[each.number] for each in positions}
@@ -151,12 +158,13 @@ def accept(
     Raises:
         CommandError: none is stopped, or the offset does not fit.
     """
-    with both_sides(instance, copy) as (links, side):
-        wanted = range(side.topic.partitions) if partition is None else range(partition, partition + 1)
-        if partition is not None and partition >= side.topic.partitions:
-            raise CommandError(f"--partition {partition}: use 0..{side.topic.partitions - 1}", USAGE)
+    with both_sides(instance, copy) as (links, states, side):
+        if partition is not None and partition not in states:
+            raise CommandError(f"--partition {partition}: nothing is copied from it: use one of {[*states]}", USAGE)
         rows = []
-        for number, state in links.states(wanted).items():
+        for number, state in states.items():
+            if partition not in (None, number) or number not in side.bounds or not state.number:
+                continue
             begin = _start(copy, side, number, state, start, skip)
             if begin is None:
                 continue

@@ -5,10 +5,11 @@ import signal
 import pytest
 
 from common.clock import SystemClock
-from common.config import ConfigView
+from common.config import ConfigView, open_store
 from common.config.memory_store import MemoryConfigStore
 from common.kafka.errors import ClusterUnreachable
 from common.kafka.records import Partition
+from common.placement import Placement, topic_hash
 from engine.client import copied
 from engine.client.admin import AdminClient
 from engine.client.blocking import LeadingLink
@@ -18,6 +19,7 @@ from engine.link.read import ReadAnswer, ReadPosition, ReadQuestion
 from engine.link.record import read_record
 from kafka_bridge.copy_in.copier import CopyTools
 from kafka_bridge.copy_in.copies import Copies
+from kafka_bridge.copy_in.engine_queues import EngineQueues
 from kafka_bridge.copy_in.status import source_of
 from kafka_bridge.copy_mark import COPY_HEADER, CopyMark, content_hash
 from tests.e2e.test_engine_process import ADMIN_SECRET, KEY, EngineProcess
@@ -30,11 +32,12 @@ FIRST, SECOND = [b"%d" % number for number in range(50)], [b"%d" % number for nu
 class CopyDesk:
     """An engine, a Kafka with topic `orders`, and bridges' copies by one configuration."""
 
-    def __init__(self, engine: EngineProcess, topic: str, settings: dict) -> None:
+    def __init__(self, engine: EngineProcess, topic: str, settings: dict, partitions: int = 2) -> None:
         self.engine, self.topic, self.kafka, self.store = engine, topic, MemoryKafka(), MemoryConfigStore()
-        self.kafka.create(topic, 2)
+        self.kafka.create(topic, partitions)
+        self.groups: dict[str, tuple] | None = None  # None: the engine alone
         self.store.put("kafka", "main", {"bootstrap": "k:9092"}, 0)
-        self.store.put("topic", topic, {"queues": 2, "durability": "memory", "id_window_ms": 0, **settings}, 0)
+        self.store.put("topic", topic, {"queues": partitions, "durability": "memory", "id_window_ms": 0, **settings}, 0)
         self.bridges: list[Copies] = []
 
     def bridge(self, store=None) -> Copies:
@@ -43,7 +46,7 @@ class CopyDesk:
         tools = CopyTools(
             store,
             SystemClock(),
-            lambda: {"main": (self.engine.address,)},
+            lambda: self.groups or {"main": (self.engine.address,)},
             lambda name, addresses: LeadingLink(addresses, KEY, KAFKA_BRIDGE_ROLE),
             lambda cluster: MemoryKafkaDriver(self.kafka),
         )
@@ -150,14 +153,47 @@ def test_two_bridges_without_common_claims_store_each_record_once(desk):
     assert sum(copier.stored for bridge in bridges for copier in bridge.all) == 50
 
 
-def test_of_two_bridges_with_one_configuration_one_copies(desk):
-    first = desk.bridge()
+def test_of_two_bridges_with_one_configuration_one_copies_and_the_other_one_takes_over(desk, tmp_path):
+    stores = [open_store((tmp_path / "config").as_uri()) for _ in range(2)]
+    for kind, name in (("kafka", "main"), ("topic", desk.topic)):
+        stores[0].put(kind, name, desk.store.get(kind, name).value, 0)
+    first = desk.bridge(stores[0])
     until(lambda: any(each.is_claimed for each in first.all), "the claim")
-    second = desk.bridge()
+    second = desk.bridge(stores[1])
     until(lambda: second.all, "the second bridge")
     desk.kafka.add(desk.topic, 0, *FIRST)
     desk.wait_for(0, FIRST)
-    assert [copier.standstills for copier in second.all] == [[]]
+    assert [(each.is_claimed, each.standstills, each.stored) for each in second.all] == [(False, [], 0)]
+    first.close(5)
+    desk.kafka.add(desk.topic, 0, *SECOND)
+    desk.wait_for(0, FIRST + SECOND)
+    until(lambda: second.all[0].stored == 30, "the records that the second bridge has copied")
+
+
+def test_a_copier_that_begins_while_another_one_goes_on_does_not_take_it_for_a_loss(desk, monkeypatch):
+    """The state of the queue is asked for first: the end that Kafka had before may be passed meanwhile."""
+    desk.kafka.add(desk.topic, 0, *FIRST)
+    first = desk.bridge()
+    desk.wait_for(0, FIRST)
+    ask, asked = EngineQueues.states, []
+
+    def states_after_a_while(queues, group, numbers):
+        if not asked:
+            asked.append(numbers)
+            desk.kafka.add(desk.topic, 0, b"more")
+            until(lambda: desk.bodies(0)[-1:] == [b"more"], "the other copier goes on")
+        return ask(queues, group, numbers)
+
+    monkeypatch.setattr(EngineQueues, "states", states_after_a_while)
+    other = MemoryConfigStore()
+    for kind, name in (("kafka", "main"), ("topic", desk.topic)):
+        other.put(kind, name, desk.store.get(kind, name).value, 0)
+    second = desk.bridge(other)
+    until(lambda: asked and desk.bodies(0)[-1:] == [b"more"], "the question of the second copier")
+    first.close(5)
+    desk.kafka.add(desk.topic, 0, *SECOND)
+    desk.wait_for(0, [*FIRST, b"more", *SECOND])
+    assert second.all[0].standstills == []
 
 
 def test_a_cluster_that_is_away_is_a_standstill_until_it_is_back(desk):
@@ -284,3 +320,32 @@ def test_a_killed_engine_stops_the_copy_and_nothing_is_lost_or_doubled(tmp_path)
     until(lambda: bridge.all[0].standstills == [], "no standstill")
     desk.close()
     engine.end(signal.SIGKILL)
+
+
+def test_queues_that_move_to_an_added_broker_group_go_on_there_where_the_other_one_has_ended(tmp_path):
+    engines = [EngineProcess(tmp_path / name / "engine") for name in made_folders(tmp_path, "a", "b")]
+    desk = CopyDesk(engines[0], "moves", {"home": "kafka:main"}, partitions=6)
+    desk.groups = {"a": (engines[0].address,)}
+    for queue in range(6):
+        desk.kafka.add("moves", queue, *FIRST)
+    desk.bridge()
+    for queue in range(6):
+        desk.wait_for(queue, FIRST)
+    desk.groups = {"a": (engines[0].address,), "b": (engines[1].address,)}
+    placement = Placement(["a", "b"])
+    homes = [placement.home(topic_hash(b"moves"), queue) for queue in range(6)]
+    assert set(homes) == {0, 1}, "the test needs queues of both"
+    for queue in range(6):
+        desk.kafka.add("moves", queue, *SECOND)
+    for queue, home in enumerate(homes):
+        desk.engine = engines[home]
+        desk.wait_for(queue, SECOND if home else FIRST + SECOND)
+    desk.close()
+    for each in engines:
+        each.end(signal.SIGKILL)
+
+
+def made_folders(place, *names):
+    for each in names:
+        (place / each).mkdir()
+    return names
