@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 
 from common.clock import Clock
-from common.config.errors import ConfigError, VersionConflict
+from common.config.errors import ConfigError, EntryNotFound, VersionConflict
 from common.config.store import ConfigStore
 from common.kafka.base import KafkaDriver
 from common.kafka.errors import KafkaFault, LoginRefused
@@ -130,7 +130,12 @@ class TopicCopier:
         store, name = self._tools.store, self.plan.topic
         for _ in range(RACES_MAX):
             found = store.get("topic", name)
-            if found is None or found.value.get("queues", 0) >= partitions:
+            if found is None:
+                raise EntryNotFound(
+                    f'topic "{name}": it has no entry of its own, so its queues cannot follow the partitions in Kafka: '
+                    "create it"
+                )
+            if found.value.get("queues", 0) >= partitions:
                 return
             with suppress(VersionConflict):
                 store.put("topic", name, {**found.value, "queues": partitions}, found.version)

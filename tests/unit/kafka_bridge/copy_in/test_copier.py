@@ -300,6 +300,15 @@ def test_an_entry_copies_into_a_topic_of_the_engine_but_not_what_came_from_it(en
     desk.close()
 
 
+def test_a_topic_of_a_family_is_not_copied_into_since_its_queues_cannot_follow(engine):
+    desk = CopyDesk(engine, "some.topic", {})
+    desk.store.delete("topic", "some.topic", desk.store.get("topic", "some.topic").version)
+    desk.store.put("family", "some.*", {"queues": 2}, 0)
+    desk.store.put("copy_in", "some.topic", {"cluster": "main"}, 0)
+    desk.wait_standstill(desk.bridge(), 'topic "some.topic": it has no entry of its own')
+    desk.close()
+
+
 def test_a_killed_engine_stops_the_copy_and_nothing_is_lost_or_doubled(tmp_path):
     engine = EngineProcess(tmp_path / "engine")
     desk = CopyDesk(engine, "killed", {"home": "kafka:main", "durability": "fsync"})
