@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 
 from common.clock import Clock
-from common.config.errors import ConfigError, EntryNotFound, VersionConflict
+from common.config.errors import ConfigError, EntryNotFound, StoreUnavailable, VersionConflict
 from common.config.store import ConfigStore
 from common.kafka.base import KafkaDriver
 from common.kafka.errors import KafkaFault, LoginRefused
@@ -90,7 +90,7 @@ class TopicCopier:
     def _try(self) -> float:
         """Copy until an error or the end; returns the pause before the next try."""
         try:
-            self.is_claimed = self._tools.store.claim(self.plan.claim)
+            self.is_claimed = self._claim()
             if not self.is_claimed:
                 self._standstills.clear(WHOLE)
                 return CLAIM_S
@@ -105,6 +105,19 @@ class TopicCopier:
             self._standstills.note(WHOLE, f"internal error: {fault}")
             return LOGIN_BACKOFF_S
 
+    def _claim(self) -> bool:
+        """Claim the copy. While the store is away it goes on without: a lost claim costs work, never exactness."""
+        try:
+            return self._tools.store.claim(self.plan.claim)
+        except StoreUnavailable as error:
+            limited.warning("topic=%s: copied without a claim: %s", self.plan.topic, error)
+            return True
+
+    def _is_lost(self) -> bool:
+        """Whether another bridge may have the claim, and the store can say so."""
+        store = self._tools.store
+        return not store.holds(self.plan.claim) and store.unavailable_since_ms is None
+
     def _copy(self) -> None:
         groups = self._tools.groups()
         if not groups:
@@ -112,7 +125,7 @@ class TopicCopier:
         plan, tools = self.plan, self._tools
 
         def is_ended() -> bool:
-            return self._stopping.is_set() or not tools.store.holds(plan.claim) or tools.groups() != groups
+            return self._stopping.is_set() or self._is_lost() or tools.groups() != groups
 
         with closing(EngineQueues(plan.stored, plan.durability, groups, tools.connect)) as queues:
             driver = tools.drivers(plan.cluster)

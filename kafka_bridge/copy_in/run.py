@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
+from common.config.errors import StoreUnavailable
 from common.kafka.base import EARLIEST, END, ClusterAdmin, KafkaDriver, KafkaTopic, PartitionReader, ReaderOptions
 from common.kafka.codes import UNKNOWN_TOPIC_OR_PARTITION
 from common.kafka.connection import KafkaConnection
@@ -55,7 +56,7 @@ class CopyRun:
         self._cluster_id = self._admin.describe().cluster_id
         self._reader: PartitionReader | None = None
         self._kafka: KafkaTopic | None = None
-        self._looked_s = 0.0
+        self._looked_s, self._grown = 0.0, 0
         self._copies: dict[int, PartitionCopy] = {}
         self._halted: dict[int, tuple[int, int]] = {}  # (number, next) of the queue's source
         self._away: set[int] = set()
@@ -93,8 +94,10 @@ class CopyRun:
         if found is None:
             sentence = f'kafka "{self._plan.cluster.name}": topic {quoted(name)}: it does not exist there'
             raise KafkaRefusal(UNKNOWN_TOPIC_OR_PARTITION, sentence)
-        if before is None or found.partitions > before.partitions:
-            self._grow(found.partitions)
+        if found.partitions > self._grown:
+            with suppress(StoreUnavailable):  # the next look tries again
+                self._grow(found.partitions)
+                self._grown = found.partitions
         self._kafka = found
         if before is None or found.id != before.id:
             self._forget_beyond(found.partitions)

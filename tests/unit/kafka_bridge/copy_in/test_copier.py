@@ -40,8 +40,8 @@ class CopyDesk:
         self.store.put("topic", topic, {"queues": partitions, "durability": "memory", "id_window_ms": 0, **settings}, 0)
         self.bridges: list[Copies] = []
 
-    def bridge(self, store=None) -> Copies:
-        """One more bridge; it shares the claims of `store`."""
+    def bridge(self, store=None, is_away=False) -> Copies:
+        """One more bridge; it shares the claims of `store`, which `is_away` before the first copier begins."""
         store = store or self.store
         tools = CopyTools(
             store,
@@ -50,7 +50,10 @@ class CopyDesk:
             lambda name, addresses: LeadingLink(addresses, KEY, KAFKA_BRIDGE_ROLE),
             lambda cluster: MemoryKafkaDriver(self.kafka),
         )
-        self.bridges.append(Copies(ConfigView(store), tools))
+        view = ConfigView(store)
+        if is_away:
+            store.set_available(False)
+        self.bridges.append(Copies(view, tools))
         return self.bridges[-1]
 
     def link(self) -> AdminClient:
@@ -194,6 +197,19 @@ def test_a_copier_that_begins_while_another_one_goes_on_does_not_take_it_for_a_l
     desk.kafka.add(desk.topic, 0, *SECOND)
     desk.wait_for(0, [*FIRST, b"more", *SECOND])
     assert second.all[0].standstills == []
+
+
+def test_copies_begin_and_go_on_while_the_configuration_store_is_away(desk):
+    desk.kafka.add(desk.topic, 0, *FIRST)
+    bridge = desk.bridge(is_away=True)
+    desk.wait_for(0, FIRST)
+    desk.store.set_available(True)
+    desk.kafka.add(desk.topic, 0, *SECOND)
+    desk.wait_for(0, FIRST + SECOND)
+    desk.store.set_available(False)
+    desk.kafka.add(desk.topic, 0, b"last")
+    desk.wait_for(0, [*FIRST, *SECOND, b"last"])
+    assert bridge.all[0].standstills == []
 
 
 def test_a_cluster_that_is_away_is_a_standstill_until_it_is_back(desk):
