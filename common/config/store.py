@@ -13,6 +13,10 @@ ConfigVersion = dict[str, int]  # kind -> number that grows with every change of
 GENERATION = "generation"
 """In a version: that of the store's identity. The numbers of the kinds may begin again in a new one."""
 
+SENT = "sent"
+"""In a producer proxy's report, beside the kinds: the topics' number such that every send to a Kafka cluster that began
+before it has its outcome."""
+
 
 @dataclass(frozen=True)
 class EntryKind:
@@ -42,6 +46,8 @@ KINDS: Mapping[str, EntryKind] = {
     "copy_in": EntryKind(16),
     "copy_out": EntryKind(16),
     "engine": EntryKind(1, followed=False),  # see engine_records.py
+    "migration": EntryKind(4, followed=False),  # plans and their states
+    "migration_topic": EntryKind(16, followed=False),  # the plan of a topic: at most one
     "audit": EntryKind(64, followed=False, bucket_entries_max=500),
 }
 FOLLOWED = tuple(name for name, kind in KINDS.items() if kind.followed)

@@ -24,6 +24,7 @@ from common.config.guard import StoreGuard
 from common.config.kind_view import KindView
 from common.config.kinds import DEFINITIONS
 from common.config.last_known import LastKnown, UnreadableEntry, changes
+from common.config.process_report import ProcessReport
 from common.config.snapshot import Buckets
 from common.config.store import FOLLOWED, GENERATION, KINDS, ConfigStore, ConfigVersion
 from common.limited_log import LimitedLog
@@ -61,10 +62,11 @@ class ConfigView:
         """
         self._store, self._clock = store, clock or SystemClock()
         self._snapshot_path = Path(snapshot_path) if snapshot_path else None
-        self._process, self._age_s_max = process, age_s_max
+        self._age_s_max = age_s_max
+        self.own_report = ProcessReport(store, process, lambda: self.version)
         self._trust: tuple[bool, frozenset[str]] = (True, frozenset())
         self._callbacks: list[Callable[[], None]] = []
-        self._refreshing, self._reporting = threading.Lock(), threading.Lock()
+        self._refreshing = threading.Lock()
         self._kinds = {
             kind: KindView(Buckets((0,) * KINDS[kind].buckets, (b"",) * KINDS[kind].buckets)) for kind in FOLLOWED
         }
@@ -191,9 +193,7 @@ class ConfigView:
         self._closed.set()
         self._wake.set()
         self._keeper.join()
-        if self._process and self._store.unavailable_since_ms is None:
-            with suppress(StoreUnavailable):
-                self._store.leave(self._process)
+        self.own_report.end()
 
     def _find(self, kind: str, name: str, parse: Callable[[str, Any], Any]) -> Any:
         view = self._kinds[kind]
@@ -306,7 +306,7 @@ class ConfigView:
         if changed:
             self._announce()
         if not self._unsynced and (changed or first):
-            self._report()
+            self.own_report.write()
 
     def _show(self, kind: str, view: KindView) -> None:
         if kind == "family":
@@ -358,15 +358,10 @@ class ConfigView:
                 self._changed(kind)
             if self._damage:
                 with suppress(StoreUnavailable):
-                    self._report()  # the store may have lost its reports, too: commands wait for this process
+                    self.own_report.write()  # the store may have lost its reports, too: commands wait for this process
             self._save()
             self._closed.wait(SNAPSHOT_GAP_S)
         self._save()  # what has changed since the last one
-
-    def _report(self) -> None:
-        if self._process:
-            with self._reporting:  # an older version must not come after a newer one
-                self._store.report_applied(self._process, self.version)
 
     def _check_trust(self) -> None:
         """Void what was learnt from the configuration when it has become too old, and when it is new again."""

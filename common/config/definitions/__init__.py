@@ -15,6 +15,7 @@ from common.config.definitions.common import GRADES, ORDERS, RATE_BYTES_MAX, RAT
 from common.config.definitions.copies import COPIES_MAX, CopyDefinition, CopyInDefinition, CopyOutDefinition
 from common.config.definitions.group import ON_FAILURE, GroupDefinition
 from common.config.definitions.kafka import CLUSTERS_MAX, KafkaClusterDefinition
+from common.config.definitions.moves import FENCE_MS_MAX, CutRecord, Fence
 from common.config.definitions.topic import (
     DELAY_MS_MAX,
     DURABILITIES,
@@ -30,6 +31,7 @@ __all__ = [
     "DEAD_LETTERS",
     "DELAY_MS_MAX",
     "DURABILITIES",
+    "FENCE_MS_MAX",
     "GRADES",
     "LIVE_KEYS_MAX",
     "ON_FAILURE",
@@ -47,7 +49,9 @@ __all__ = [
     "CopyDefinition",
     "CopyInDefinition",
     "CopyOutDefinition",
+    "CutRecord",
     "FamilyDefinition",
+    "Fence",
     "Grant",
     "GroupDefinition",
     "KafkaClusterDefinition",

@@ -13,6 +13,7 @@ from common.config.definitions.common import (
     rate_bytes,
     rate_messages,
 )
+from common.config.definitions.moves import CutRecord, Fence
 from common.config.setting import FIXED, GROWS, Option, setting
 from common.config.text_values import ENGINE_HOME, HomeOfTopic, OffsetList, kafka_cluster_of
 from common.config.values import NameList, OneOf, TextList, WholeNumber
@@ -45,6 +46,8 @@ class TopicDefinition(Definition):
         family: name of the family that defines the topic; None: the topic has an entry of its own. Never stored.
         made_ms: time of the entry's creation, by which a topic that was deleted and created again is another topic to
             the engines; 0: unknown, as for the topics of a family.
+        fence: set while the topic's home changes: nothing is sent to it meanwhile.
+        cut: of the last change of its home; None: there was none.
     """
 
     kind: ClassVar[str] = "topic"
@@ -172,6 +175,8 @@ class TopicDefinition(Definition):
         change=FIXED,
         option=None,
     )
+    fence: Fence | None = None
+    cut: CutRecord | None = None
 
     @classmethod
     def checked_name(cls, checks: Checks) -> str:
@@ -182,11 +187,17 @@ class TopicDefinition(Definition):
 
     @classmethod
     def checked_parts(cls, checks: Checks) -> dict[str, Any]:
-        return {"made_ms": checks.integer("made_ms", 0, 0, MADE_MS_MAX)}
+        return {
+            "made_ms": checks.integer("made_ms", 0, 0, MADE_MS_MAX),
+            "fence": Fence.checked(checks, checks.take("fence", None)),
+            "cut": CutRecord.checked(checks, checks.take("cut", None)),
+        }
 
     def to_value(self) -> dict[str, Any]:
         value = super().to_value()
-        return {**value, "made_ms": self.made_ms} if self.made_ms else value
+        if self.made_ms:
+            value["made_ms"] = self.made_ms
+        return value | {name: mark.to_value() for name in ("fence", "cut") if (mark := getattr(self, name)) is not None}
 
     def check_together(self, checks: Checks) -> None:
         if self.backlog_bounds != Bounds() and not self.required_groups:
