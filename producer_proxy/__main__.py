@@ -106,7 +106,9 @@ def run(options: argparse.Namespace) -> None:
     if options.engine:
         brokers.use_one(options.engine)
     buffering = make_buffering(options, store)
-    proxy = ProducerProxy(sockets, view, brokers, limits, buffering, kafka=KafkaHomes(options.kafka_bridge, key))
+    proxy = ProducerProxy(
+        sockets, view, brokers, limits, buffering, kafka=KafkaHomes(options.kafka_bridge, key), store=store
+    )
     registry = CollectorRegistry()
     registry.register(ConfigMetrics(lambda: view))
     registry.register(watch)

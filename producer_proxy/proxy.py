@@ -8,6 +8,7 @@ import gevent
 
 from common.clock import SystemClock
 from common.config.health import config_health
+from common.config.store import ConfigStore
 from common.credential import Principal
 from common.ids import process_bytes
 from common.key_uses import KeyUses
@@ -19,6 +20,7 @@ from engine.client.brokers import Brokers
 from engine.client.durability import CLASSES
 from producer_proxy.admission.admission import SendAdmission
 from producer_proxy.admission.engine_queries import EngineQueries
+from producer_proxy.admission.fences import Fences
 from producer_proxy.admission.lag import TopicLags
 from producer_proxy.buffer.buffering import Buffering
 from producer_proxy.hot.native import Front, HotConnection
@@ -29,6 +31,7 @@ from producer_proxy.targets.base import SendTarget
 from producer_proxy.targets.engine import EngineTarget
 from producer_proxy.targets.engine_topics import DESTINATIONS_MAX, EngineTopics
 from producer_proxy.targets.kafka_homes import KafkaHomes
+from producer_proxy.targets.sent import SentReport
 from producer_proxy.targets.topics import Targets, Topics
 
 DRAIN_S = 5.0
@@ -44,12 +47,13 @@ class ProducerProxy:
             Without any, the engine's topics are UNAVAILABLE, and topics with another target are served.
         targets: by topic, of topics that are not the engine's; owned from now on.
         kafka: targets of topics whose home is Kafka; owned from now on. Without it they are UNAVAILABLE.
+        store: for the end of fences; without it they stay until an operator removes them.
     """
 
     def __init__(
         self, listeners: list, view: Any, brokers: Brokers, limits: Limits | None = None,
         buffering: Buffering | None = None, targets: Mapping[str, SendTarget] | None = None,
-        kafka: KafkaHomes | None = None,
+        kafka: KafkaHomes | None = None, store: ConfigStore | None = None,
     ) -> None:  # fmt: skip
         self._limits, self._view, self.brokers = limits or Limits(), view, brokers
         self._clock = SystemClock()
@@ -62,7 +66,9 @@ class ProducerProxy:
         self.admission = self._make_admission()
         engine_topics = EngineTopics(view, brokers, self._known, self.buffer, self.admission.fit)
         self.targets = Targets(EngineTarget(brokers, engine_topics), targets, kafka)
-        self.topics = Topics(view, self.targets)
+        self.topics = Topics(view, self.targets, Fences(view, store, time.monotonic))
+        self._sent = SentReport(self.targets.of_kafka, lambda: view.version["topic"], view.own_report.repeat)
+        view.own_report.add(self._sent.numbers)
         self._follow_groups()
         self._principals = Principals(view, self._clock)
         self.requests = GroupedRequests(brokers, self._clock)
@@ -75,7 +81,7 @@ class ProducerProxy:
         self._on_change()
         view.on_change(self._on_change)
         self._ticking = gevent.get_hub().loop.timer(0, TICK_S)
-        self._ticking.start(self.admission.tick)
+        self._ticking.start(self._tick)
         self.server = serve(
             listeners,
             self._limits,
@@ -117,12 +123,17 @@ class ProducerProxy:
         if self.brokers.only is None:
             self.brokers.follow([(group.name, group.place) for group in self._view.broker_groups()])
 
+    def _tick(self) -> None:
+        self.admission.tick()
+        self.topics.fences.tick()
+
     def _on_change(self) -> None:
         self._follow_groups()
         self.admission.follow()
         if self.front is not None:
             takes_replies = "reply" not in self.admission.settings.features_off
             self.front.follow(self._view.generation, self.admission.own, takes_replies)
+        self._sent.follow()  # last: from here on nothing is sent by the configuration of before
 
     def _on_lag(self, topic: str) -> None:
         """Called when the topic's lag breaker has opened or closed."""
@@ -175,6 +186,7 @@ class ProducerProxy:
         self.requests.release()
         gevent.sleep(0.05)  # time for the last answers, and for SHUTTING_DOWN to clients that call once more
         self._ticking.stop()
+        self._sent.close()
         self.requests.close()
         self.server.close()
         self.buffering.stop()

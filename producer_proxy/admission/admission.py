@@ -76,7 +76,7 @@ class SendAdmission:
         destination.grade = GRADES.index(topic.grade)
         self.lags.fit(topic)
         is_off = topic.grade in self.settings.grades_off or self.lags.reason(topic.name) is not None
-        destination.is_special = is_off or has_rules(topic)
+        destination.is_special = is_off or has_rules(topic) or topic.fence is not None
 
     def tick(self) -> None:
         """Ask the engine for quota slices and backlogged topics; called every TICK_S."""

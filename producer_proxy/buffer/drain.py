@@ -26,6 +26,7 @@ limited = LimitedLog(logging.getLogger("penstock.producer_proxy.buffer"))
 BATCH_BYTES_MAX = 512 << 10
 PAUSE_S_MIN, PAUSE_S_MAX = 0.02, 0.25
 IDLE_S = UNDEFINED_S = 1.0
+FENCED_S = 0.1
 TAKEN = frozenset((int(Code.OK), int(Code.DUPLICATE)))
 
 
@@ -94,7 +95,7 @@ class Drainer:
                 return 0.0
             # Looking for an entry among many held topics takes time of the loop, at most a twentieth of it.
             return max(PAUSE_S_MIN, 20 * (time.monotonic() - started))
-        sendable = self._without_undefined(batch)
+        sendable = self._without_fenced(self._without_undefined(batch))
         codes = self._send(sendable) if sendable else []
         if codes is None:
             self._pause_s = min(PAUSE_S_MAX, self._pause_s * 2)
@@ -125,6 +126,13 @@ class Drainer:
             self._hold_for(topic, UNDEFINED_S)
             self._note(f"topic={topic}: it has no definition, and nobody deleted it: its messages are kept")
         return [kept for kept in batch if kept.entry.topic not in undefined]
+
+    def _without_fenced(self, batch: list[KeptEntry]) -> list[KeptEntry]:
+        """The entries of topics whose home does not change just now. The others wait for it."""
+        fenced = {topic for topic in {kept.entry.topic for kept in batch} if self._topics.fences.of(topic) is not None}
+        for topic in fenced:
+            self._hold_for(topic, FENCED_S)
+        return [kept for kept in batch if kept.entry.topic not in fenced] if fenced else batch
 
     def _send(self, batch: list[KeptEntry]) -> list[int] | None:
         """The target's code per entry; None: no entry was taken, try again."""

@@ -13,10 +13,11 @@ from producer_proxy.buffer.errors import BufferError_, BufferUnavailable, Buffer
 from producer_proxy.buffer.ordering_keys import OnTopic, no_change
 from producer_proxy.buffer.store import BufferStore
 
-DIVERTED_CODES = frozenset((Code.OVERLOADED, Code.UNAVAILABLE, Code.DISK_FULL, Code.TIMEOUT))
+DIVERTED_CODES = frozenset((Code.OVERLOADED, Code.UNAVAILABLE, Code.DISK_FULL, Code.TIMEOUT, Code.FENCED))
 """Codes of a broker or a lane that divert a message of a buffered topic.
 
-TIMEOUT: the engine may have the message too, under the same id.
+TIMEOUT: the engine may have the message too, under the same id. FENCED: of the proxy itself, while the topic's home
+changes; never on the hot path.
 """
 MARGIN_SHARE, MARGIN_S_MAX = 0.25, 0.2
 PATIENCE_S_MAX = 1.0

@@ -5,6 +5,7 @@ from common.contract import Code, SendResult
 RETRY_AFTER_MS = 200
 OFF_RETRY_AFTER_MS = 5000  # for features that an operator has switched off
 BACKLOG_RETRY_AFTER_MS = 1000  # the consumers have to catch up first
+FENCED_RETRY_AFTER_MS = 500  # a cut takes seconds
 SENTENCES = {
     Code.UNKNOWN_TOPIC: "Message.topic: the broker does not know it; send again",
     Code.INVALID: "the broker refused the message's bytes",
@@ -12,6 +13,7 @@ SENTENCES = {
     Code.RATE_LIMITED: "over the rate limit of the topic, the application or this proxy; nothing was stored",
     Code.OVERLOADED: "too much is waiting for the broker; nothing was stored",
     Code.UNAVAILABLE: "the broker cannot be reached; nothing was stored",
+    Code.FENCED: "the topic's home changes just now; nothing was stored, send again",
     Code.DISK_FULL: "disk full: the engine has no room for it; nothing was stored",
     Code.TIMEOUT: "no answer from the broker in time; the message may be stored, send again with the same id",
     Code.SHUTTING_DOWN: "this proxy is stopping; use another one",

@@ -32,7 +32,7 @@ from producer_proxy.send.checks import MessageChecks
 from producer_proxy.send.delays import DelayStage
 from producer_proxy.send.diversion import Diversion, HotOutcome
 from producer_proxy.send.pending import PendingMessage, open_ones
-from producer_proxy.send.results import refusal
+from producer_proxy.send.results import FENCED_RETRY_AFTER_MS, refusal
 from producer_proxy.send.returned import ReturnedMessages
 from producer_proxy.send.submission import Group, Submission, admitted, grouped
 from producer_proxy.targets.base import ResolveError
@@ -158,6 +158,7 @@ class SendService:
         for each in open_ones(pending):
             self._checks.check(each, principal, call.durability)
         self._limit(connection, principal, open_ones(pending), timeout_s)
+        self._refuse_fenced(open_ones(pending))
         self._delays.answer(open_ones(pending), call.durability, timeout_s, principal.app)
         if tried := self._diversion.tried(open_ones(pending)):
             deadline_s = started + self._diversion.patience_s(tried, timeout_s)
@@ -174,6 +175,7 @@ class SendService:
         else:
             self._checks.check(pending, principal, call.durability, is_request=True)
         self._limit(connection, principal, open_ones([pending]), _timeout_s(call))
+        self._refuse_fenced(open_ones([pending]))
         if pending.is_open and self._resolved(call, principal, [pending]):
             ((group, members),) = grouped([pending], call.durability).items()
             if admitted(group, members):
@@ -215,6 +217,12 @@ class SendService:
         if limits.hold_s > 0:
             gevent.sleep(limits.hold_s)
 
+    def _refuse_fenced(self, wanted: Sequence[PendingMessage]) -> None:
+        """Refuse messages of topics whose home changes; those of buffered topics are then diverted."""
+        for each in wanted:
+            if self._topics.fences.of(each.message.topic) is not None:
+                each.refuse(Code.FENCED, None, FENCED_RETRY_AFTER_MS)
+
     def _resolved(
         self, call: SendCall, principal: Principal, pending: Sequence[PendingMessage]
     ) -> Sequence[PendingMessage]:
@@ -245,6 +253,8 @@ class SendService:
             for late in resolved:
                 late.refuse(Code.OVERLOADED, "the engine did not tell the topic in time; nothing was stored")
             return
+        self._refuse_fenced(resolved)  # nothing blocks between here and the submission
+        resolved = open_ones(resolved)
         groups = {group: admitted(group, members) for group, members in grouped(resolved, call.durability).items()}
         submissions = [Submission(group, members, self._ids.next) for group, members in groups.items() if members]
         for each in submissions:

@@ -125,6 +125,15 @@ class KafkaTarget(SendTarget):
     def idle(self) -> bool:
         return not self._waiting and not self._open
 
+    def newest_request(self) -> int:
+        """The number of the newest request, once all that was submitted is in one."""
+        self._flush()
+        return self._last
+
+    def has_answers_up_to(self, number: int) -> bool:
+        """Whether the bridge has answered these requests, or the link has broken: an outcome of TIMEOUT is no answer."""
+        return not self._open or next(iter(self._open)) > number
+
     def health(self) -> bool | str:
         return Note(fault) if (fault := self._fault()) else True
 

@@ -1,12 +1,15 @@
 """Topics on the send path: the definition and the target of each, and its destination there."""
 
+import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from common.config.definitions import TopicDefinition
 from common.contract import Code
 from common.wire.calls import Message
+from producer_proxy.admission.fences import Fences
 from producer_proxy.targets.base import ResolveError, SendTarget
+from producer_proxy.targets.kafka import KafkaTarget
 from producer_proxy.targets.kafka_homes import KafkaHomes
 
 
@@ -58,6 +61,10 @@ class Targets:
     def all(self) -> list[SendTarget]:
         return list(dict.fromkeys((self.default, *self._by_topic.values(), *self._kafka.all)))
 
+    def of_kafka(self) -> list[KafkaTarget]:
+        """Targets in use that are Kafka clusters."""
+        return self._kafka.all
+
     def close(self) -> None:
         """Close all targets."""
         for each in dict.fromkeys((self.default, *self._by_topic.values())):
@@ -70,10 +77,12 @@ class Topics:
 
     Args:
         view: the configuration.
+        fences: of topics whose home changes.
     """
 
-    def __init__(self, view: TopicView, targets: Targets) -> None:
+    def __init__(self, view: TopicView, targets: Targets, fences: Fences | None = None) -> None:
         self._view, self.targets = view, targets
+        self.fences = fences or Fences(view, None, time.monotonic)
 
     def definition(self, name: str) -> TopicDefinition | None:
         return self._view.topic(name)

@@ -1,0 +1,74 @@
+"""Reports up to which configuration the sends to Kafka clusters have their outcomes.
+
+A migration plan that has fenced topics waits for it: a send that has passed the checks before the fence may still be on
+its way to Kafka, and its caller's TIMEOUT says nothing about that. The bridge answers each request once its outcome is
+known, or its link breaks.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+import gevent
+
+from common.config.store import SENT
+
+LOOK_S = 0.01
+
+
+class NumberedTarget(Protocol):
+    """A KafkaTarget."""
+
+    def newest_request(self) -> int: ...
+
+    def has_answers_up_to(self, number: int) -> bool: ...
+
+
+class SentReport:
+    """
+    Args:
+        targets: those in use.
+        version: number of the topics' configuration that is in force here.
+        report: writes the process's report; blocks a greenlet.
+    """
+
+    def __init__(
+        self, targets: Callable[[], Iterable[NumberedTarget]], version: Callable[[], int],
+        report: Callable[[], object],
+    ) -> None:  # fmt: skip
+        self._targets, self._version, self._report = targets, version, report
+        self._sent = 0
+        self._waiting: tuple[int, list[tuple[NumberedTarget, int]]] | None = None
+        self._looking: Any = None
+
+    def numbers(self) -> dict[str, int]:
+        """For the process's report."""
+        return {SENT: self._sent}
+
+    def follow(self) -> None:
+        """Take note of a change of the configuration, before it is reported as applied."""
+        barriers = [(each, each.newest_request()) for each in self._targets()]
+        self._waiting = (self._version(), barriers)
+        if not self._settle() and self._looking is None:
+            self._looking = gevent.get_hub().loop.timer(LOOK_S, LOOK_S)
+            self._looking.start(self._look)
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._looking is not None:
+            self._looking.stop()
+            self._looking = None
+
+    def _settle(self) -> bool:
+        """Whether nothing of before the last change is open; then the report may say so."""
+        if self._waiting is None:
+            return True
+        version, barriers = self._waiting
+        if not all(target.has_answers_up_to(number) for target, number in barriers):
+            return False
+        self._sent, self._waiting = version, None
+        return True
+
+    def _look(self) -> None:
+        if self._settle():
+            self.close()
+            gevent.spawn(self._report)
