@@ -78,7 +78,9 @@ def extensions() -> list[Extension]:
 
 def packages() -> list[str]:
     wanted = [
-        pattern for name in (*PACKAGES, "controller", "kafka_bridge", "penstock") for pattern in (name, f"{name}.*")
+        pattern
+        for name in (*PACKAGES, "controller", "kafka_bridge", "migration", "penstock")
+        for pattern in (name, f"{name}.*")
     ]
     return [*find_packages(str(ROOT), include=wanted), *MAPPED]
 

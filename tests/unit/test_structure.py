@@ -39,6 +39,7 @@ MAY_IMPORT = {
     "consumer_proxy": ("common", "engine.client", "engine.link"),
     "controller": ("common", "engine.client", "engine.link"),
     "kafka_bridge": ("common", "engine.client", "engine.link"),
+    "migration": ("common", "engine.client", "engine.link"),
     # `engine.log.offline` is the other door: for tools, on a directory whose engine is stopped.
     # So is `producer_proxy.buffer`: on the buffer of a proxy that is stopped, or to read one that runs.
     # `controller.planned_switch` holds the rules of a switch that an operator asks for.
@@ -55,6 +56,7 @@ MAY_IMPORT = {
         "kafka_bridge.connecting",
         "kafka_bridge.copy_in.core",
         "kafka_bridge.copy_in.status",
+        "migration",
         "bench",
     ),
     "bench": ("common", "engine", "producer_proxy", "consumer_proxy"),  # it measures their parts one by one
@@ -228,7 +230,7 @@ def test_all_third_party_imports_are_declared():
     declared = re.findall(r"^[\w-]+", "\n".join(wanted), re.M)
     known = {name.replace("-", "_").lower() for name in declared} | {"cython", "cpython", "libc", "libcpp", "greenlet"}
     known |= {"penstock_client", "penstock_client_examples", "penstock_thrift"}
-    known |= {"kafka"}  # the module of kafka-python
+    known |= {"kafka", "yaml"}  # the modules of kafka-python and PyYAML
     foreign = {
         f"{name}: {other}"
         for name, others in graph().items()

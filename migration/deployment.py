@@ -1,0 +1,176 @@
+"""The world of one plan: gathers the facts from configuration, Kafka and engine, and performs work items.
+
+Every work item reads what is, does what is missing and writes by compare-and-set. A conflict is no error: whoever was
+faster is seen in the next facts.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from common.admin.administrator import Administrator
+from common.config.applying import laggards
+from common.config.definitions import CopyDefinition, CopyInDefinition, CopyOutDefinition, CutRecord, TopicDefinition
+from common.config.errors import VersionConflict
+from common.config.store import SENT, ConfigStore
+from common.config.text_values import KAFKA_HOME
+from common.kafka.base import ClusterAdmin
+from engine.link.copy import SourceState
+from migration import effects
+from migration.entries import marks
+from migration.facts import IN_ENGINE, IN_KAFKA, MISSING, Facts, TopicFacts
+from migration.plan import MigrationPlan
+from migration.positions import CopiedTopic, kafka_ends, source_faults
+from migration.states import Do, PlanState
+
+PRODUCERS = "producer_proxy@"
+REVERSE_GROUP = "penstock.copy."
+"""Prefix of the Kafka group whose committed offsets are the positions of a plan's reverse copy, design 0035."""
+
+
+class EngineSide(Protocol):
+    """The engine's side; see EnginePositions."""
+
+    def copied(self, topic: CopiedTopic) -> list[SourceState]: ...
+
+    def ends(self, topic: CopiedTopic) -> dict[int, int]: ...
+
+
+class Deployment:
+    """
+    Args:
+        kafka: opens the plan's cluster at the first use.
+        engine: of its queues.
+        progress: called with a sentence after each effect.
+    """
+
+    def __init__(
+        self, admin: Administrator, plan: MigrationPlan, kafka: Callable[[], ClusterAdmin], engine: EngineSide,
+        progress: Callable[[str], object] = lambda sentence: None,
+    ) -> None:  # fmt: skip
+        self._admin, self._plan, self._kafka, self._engine, self._progress = admin, plan, kafka, engine, progress
+
+    @property
+    def _store(self) -> ConfigStore:
+        return self._admin.store
+
+    def facts(self, with_positions: bool) -> Facts:
+        """The facts, as of one time or later. `with_positions` asks Kafka and the engine too."""
+        store, names = self._store, self._plan.topic_names
+        version = store.version()  # before the entries: who has applied it has applied what is read here
+        held = marks(store, names)
+        topics = {name: self._configured(name, held.get(name, "")) for name in names}
+        if with_positions:
+            topics = self._with_positions(topics)
+        cut_ms = max(each.cut_ms for each in topics.values())
+        soaked_ms = max(0, self._admin.clock.now_ms() - cut_ms) if cut_ms else 0
+        return Facts(topics, tuple(laggards(store, version)), unsent(store, version), soaked_ms=soaked_ms)
+
+    def _configured(self, name: str, mark: str) -> TopicFacts:
+        definition, plan = self._definition(name), self._plan
+        home, cut = MISSING, None
+        if definition is not None:
+            home, cut = IN_KAFKA if definition.home == KAFKA_HOME + plan.cluster else IN_ENGINE, definition.cut
+        fence = definition.fence if definition is not None else None
+        return TopicFacts(
+            mark=mark, home=home,
+            is_moved=home == IN_ENGINE and mark == plan.name and cut is not None and cut.plan == plan.name,
+            fence=fence.id if fence is not None and fence.plan == plan.name else "",
+            has_copy_in=self._has_copy(CopyInDefinition, name), has_copy_out=self._has_copy(CopyOutDefinition, name),
+            cut_ms=cut.at_ms if cut is not None else 0, cut_firsts=cut.engine_firsts if cut is not None else (),
+        )  # fmt: skip
+
+    def _definition(self, name: str) -> TopicDefinition | None:
+        found = self._store.get("topic", name)
+        return None if found is None else TopicDefinition.from_value(name, found.value)
+
+    def _has_copy(self, kind: type[CopyDefinition], name: str) -> bool:
+        found = self._store.get(kind.kind, name)
+        return found is not None and found.value.get("plan") == self._plan.name
+
+    def _with_positions(self, topics: Mapping[str, TopicFacts]) -> dict[str, TopicFacts]:
+        definitions = {name: each for name in topics if (each := self._definition(name)) is not None}
+        asked = {name: CopiedTopic(name, each.made_ms, each.queues) for name, each in definitions.items()}
+        kafka = kafka_ends(self._kafka(), {name: each.queues for name, each in asked.items()})
+        returned = self._kafka().group_offsets(REVERSE_GROUP + self._plan.name) if any_out(topics) else {}
+        found = dict(topics)
+        for name, topic in asked.items():
+            rows = self._engine.copied(topic)
+            known = bool(rows) and all(each.number for each in rows)
+            found[name] = replace(
+                topics[name], kafka_ends=kafka.ends[name], stable_ends=kafka.stable[name],
+                copied_in=tuple(each.next for each in rows) if known else (), faults=source_faults(rows),
+                copied_ends=tuple(each.end for each in rows),
+            )  # fmt: skip
+            if topics[name].is_moved:
+                firsts = (definitions[name].cut or _no_cut(name)).engine_firsts
+                held = self._engine.ends(topic)
+                out = {each.number: at for each, at in returned.items() if each.topic == name}
+                found[name] = replace(
+                    found[name], engine_ends=tuple(held.get(n, firsts[n]) for n in range(topic.queues)),
+                    copied_out=tuple(out[n] for n in range(topic.queues)) if len(out) == topic.queues else (),
+                )  # fmt: skip
+        return found
+
+    def perform(self, item: Do, state: PlanState) -> None:
+        """Do a work item. A conflict with another writer ends it early, without an error."""
+        try:
+            self._effect(item, state)
+        except VersionConflict as conflict:
+            self._progress(f"{item.work}: {conflict}: looking again")
+            return
+        self._progress(f"{item.work}: {len(item.topics):,} topics")
+
+    def _effect(self, item: Do, state: PlanState) -> None:
+        admin, plan, names = self._admin, self._plan, item.topics
+        match item.work:
+            case "mark":
+                effects.mark(admin, plan, names)
+            case "unmark":
+                effects.unmark(admin, plan, names)
+            case "entries":
+                effects.create_entries(admin, plan, names, self._kafka())
+            case "copy_in":
+                effects.create_copies(admin, plan, CopyInDefinition, names)
+            case "copy_out":
+                effects.create_copies(admin, plan, CopyOutDefinition, names)
+            case "no_copy_in":
+                effects.delete_copies(admin, plan, CopyInDefinition, names)
+            case "no_copy_out":
+                effects.delete_copies(admin, plan, CopyOutDefinition, names)
+            case "fence":
+                effects.set_fences(admin, plan, names, state.fence_id)
+            case "lift":
+                effects.lift_fences(admin, plan, names)
+            case "switch":
+                effects.switch(admin, plan, names, state, self._cut_places(names, state), self._kafka())
+            case other:
+                raise AssertionError(f"no work item is called {other}")
+
+    def _cut_places(self, names: tuple[str, ...], state: PlanState) -> dict[str, effects.CutPlace]:
+        """Where the sides meet, by topic: of the side that is left as the state has it, of the other one as it is."""
+        facts = self.facts(with_positions=True)
+        places = {}
+        for name in names:
+            each, definition = facts.topics[name], self._definition(name)
+            if state.is_leaving_engine:
+                places[name] = effects.CutPlace(each.kafka_ends, state.ends[name])
+            elif definition is not None:
+                rows = self._engine.copied(CopiedTopic(name, definition.made_ms, definition.queues))
+                places[name] = effects.CutPlace(state.ends[name], tuple(row.end for row in rows))
+        return places
+
+
+def any_out(topics: Mapping[str, TopicFacts]) -> bool:
+    return any(each.has_copy_out for each in topics.values())
+
+
+def unsent(store: ConfigStore, version: Mapping[str, int]) -> tuple[str, ...]:
+    """Producer proxies that do not report that every send of before this configuration has its outcome."""
+    wanted = version.get("topic", 0)
+    found = {name: each for name, each in store.applied().items() if name.startswith(PRODUCERS)}
+    return tuple(sorted(name for name, each in found.items() if each.version.get(SENT, 0) < wanted))
+
+
+def _no_cut(name: str) -> CutRecord:
+    raise AssertionError(f"topic {name}: it is moved, and has no record of its cut")

@@ -1,0 +1,126 @@
+"""Effects of work items on the configuration. Each leaves alone what is done already, and raises VersionConflict where
+another writer was faster: nothing of that change is written then.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from common.admin import administrator as verbs
+from common.admin import audit, topics
+from common.admin.administrator import Administrator
+from common.admin.topics import TopicSettings
+from common.config.definitions import CopyDefinition, CutRecord, Fence, TopicDefinition
+from common.config.store import Change, Versioned
+from common.config.text_values import ENGINE_HOME, KAFKA_HOME
+from common.kafka.base import ClusterAdmin
+from migration.entries import remove_mark, set_mark
+from migration.errors import PlanRefused
+from migration.plan import MigrationPlan
+from migration.states import PlanState
+
+Names = tuple[str, ...]
+
+
+class CutPlace(NamedTuple):
+    """Where Kafka's and the engine's messages of a topic meet, by queue."""
+
+    kafka_ends: tuple[int, ...]
+    engine_firsts: tuple[int, ...]
+
+
+def mark(admin: Administrator, plan: MigrationPlan, names: Names) -> None:
+    for name in names:
+        set_mark(admin.store, name, plan.name)
+
+
+def unmark(admin: Administrator, plan: MigrationPlan, names: Names) -> None:
+    for name in names:
+        remove_mark(admin.store, name, plan.name)
+
+
+def create_entries(admin: Administrator, plan: MigrationPlan, names: Names, kafka: ClusterAdmin) -> None:
+    """Entries of topics whose home is the plan's cluster, with as many queues as there are partitions."""
+    found = kafka.topics(names)
+    if missing := [name for name in names if name not in found]:
+        raise PlanRefused(f"kafka {plan.cluster}: topic {missing[0]}: not found any more")
+    wanted = {name: TopicSettings(queues=found[name].partitions) for name in names}
+    settings = TopicSettings(home=KAFKA_HOME + plan.cluster, id_window_ms=0)
+    topics.create(admin, wanted, settings, skip_existing=True)
+
+
+def create_copies(admin: Administrator, plan: MigrationPlan, kind: type[CopyDefinition], names: Names) -> None:
+    """Raises PlanRefused: a copy that is not the plan's is there."""
+    if taken := admin.store.taken(kind.kind, names):
+        foreign = [name for name in taken if (each := admin.store.get(kind.kind, name)) and _plan_of(each) != plan.name]
+        if foreign:
+            raise PlanRefused(f"{kind.kind} {foreign[0]}: a copy that is not of this plan: end it first")
+    made = [kind(name, cluster=plan.cluster, plan=plan.name) for name in names if name not in taken]
+    if made:
+        verbs.create(admin, made)
+
+
+def _plan_of(entry: Versioned) -> str:
+    return str(entry.value.get("plan", ""))
+
+
+def delete_copies(admin: Administrator, plan: MigrationPlan, kind: type[CopyDefinition], names: Names) -> None:
+    for name in names:
+        found = admin.store.get(kind.kind, name)
+        if found is not None and _plan_of(found) == plan.name:
+            verbs.delete(admin, kind, name)
+
+
+def set_fences(admin: Administrator, plan: MigrationPlan, names: Names, fence_id: str) -> None:
+    fence = Fence(plan.name, fence_id, plan.limits.fence_s * 1000)
+    _change(admin, "fence", names, lambda old: replace(old, fence=fence))
+
+
+def lift_fences(admin: Administrator, plan: MigrationPlan, names: Names) -> None:
+    """Remove the plan's fences."""
+
+    def lifted(old: TopicDefinition) -> TopicDefinition:
+        return replace(old, fence=None) if old.fence is not None and old.fence.plan == plan.name else old
+
+    _change(admin, "lift", names, lifted)
+
+
+def switch(
+    admin: Administrator, plan: MigrationPlan, names: Names, state: PlanState, places: Mapping[str, CutPlace],
+    kafka: ClusterAdmin,
+) -> None:  # fmt: skip
+    """Change the home, write the record of the cut and remove the fence, in one change per topic.
+
+    A topic whose fence is gone is left as it is: the next facts show it, and the course begins again.
+    """
+    home = KAFKA_HOME + plan.cluster if state.is_leaving_engine else ENGINE_HOME
+    ids = {name: str(each.id) for name, each in kafka.topics(names).items()}
+    now_ms = admin.clock.now_ms()
+
+    def moved(old: TopicDefinition) -> TopicDefinition:
+        if old.fence is None or old.fence.id != state.fence_id or old.home == home:
+            return old
+        epoch = old.cut.epoch + 1 if old.cut is not None else 1
+        record = CutRecord(plan.name, epoch, now_ms, plan.cluster, ids[old.name], *places[old.name])
+        return replace(old, home=home, fence=None, cut=record)
+
+    _change(admin, "cut", [name for name in names if name in ids and name in places], moved)
+
+
+def _change(
+    admin: Administrator, action: str, names: "list[str] | Names", new: Callable[[TopicDefinition], TopicDefinition]
+) -> None:
+    """Replace topics' definitions in one step. Raises VersionConflict, InvalidDefinition: nothing was written."""
+    changes = []
+    for name in names:
+        found = admin.store.get("topic", name)
+        if found is None:
+            continue
+        old = TopicDefinition.from_value(name, found.value)
+        made = TopicDefinition.from_value(name, new(old).to_value())
+        if made != old:
+            changes.append(Change(name, made.to_value(), found.version))
+    if changes:
+        admin.store.put_many("topic", changes)
+        shown = dict(changes[0].value or {})
+        audit.record(admin.store, admin.clock, admin.who, action, "topic", [each.name for each in changes], None, shown)

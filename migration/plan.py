@@ -1,0 +1,220 @@
+"""Plan files: the topics of one move, its recipe and its bounds. YAML, read strictly.
+
+    name: shop
+    recipe: mirror
+    cluster: main
+    topics:
+      - orders
+      - {name: pay, queues: 8}
+    gates: {lag_messages: 1000}
+    limits: {fence_s: 60, soak_hours: 24}
+
+A plan is stored as it was read. Its digest names the text, so that an operator sees which one is at work.
+"""
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import yaml
+
+from common.config.checks import Checks
+from common.config.definitions import FENCE_MS_MAX, QUEUES_MAX
+from common.config.errors import InvalidDefinition
+from common.dead_letters import PREFIX as DEAD_LETTER_PREFIX
+from common.names import NAME_RULE, is_name
+from common.quoting import listed, quoted, thing
+
+MIRROR, DOUBLE_WRITE, DOUBLE_READ = "mirror", "double_write", "double_read"
+RECIPES = (MIRROR, DOUBLE_WRITE, DOUBLE_READ)
+BUILT_RECIPES = frozenset((MIRROR,))
+ORDERS = ("strict", "per_proxy")
+RESERVED_PREFIXES = (DEAD_LETTER_PREFIX, "_kafka.", "_rehearsal.", "__")
+"""Of names that are legal in Kafka and taken by one of the two sides for topics of its own."""
+
+TEXT_BYTES_MAX = 32 << 10
+TOPICS_MAX = 1_000
+GROUPS_MAX = 1_000
+QUEUES_OF_PLAN_MAX = 2_000
+"""Of one topic: the record of a cut names every queue, and has to fit into the topic's entry."""
+DIGEST_CHARS = 16
+
+
+@dataclass(frozen=True)
+class PlannedTopic:
+    """A topic of a plan. It has one name, in Kafka as in the engine.
+
+    Attributes:
+        queues: number of partitions that the operator expects; None: as many as Kafka has.
+    """
+
+    name: str
+    queues: int | None = None
+
+
+@dataclass(frozen=True)
+class PlanGates:
+    """Bounds that must hold before a fence.
+
+    Attributes:
+        lag_messages: records that the copy may still lack. More makes the fence longer, less may never be reached.
+    """
+
+    lag_messages: int = 1_000
+
+
+@dataclass(frozen=True)
+class PlanLimits:
+    """
+    Attributes:
+        fence_s: after it, a proxy lifts a fence by itself. More survives a slower cut, and callers wait longer.
+        soak_hours: time after the cut before which the way back is not given up.
+    """
+
+    fence_s: int = 60
+    soak_hours: int = 24
+
+
+@dataclass(frozen=True)
+class MigrationPlan:
+    """A plan, checked by itself; `migration.fit` checks it against the cluster and the configuration.
+
+    Attributes:
+        text: the file as it was read.
+        groups: Kafka groups whose positions are of interest.
+        order: what double write may do to the order of a key's messages; of that recipe only.
+    """
+
+    name: str
+    recipe: str
+    cluster: str
+    topics: tuple[PlannedTopic, ...]
+    groups: tuple[str, ...]
+    order: str
+    gates: PlanGates
+    limits: PlanLimits
+    text: str
+
+    @property
+    def digest(self) -> str:
+        """The first hex digits of the text's SHA-256."""
+        return sha256(self.text.encode()).hexdigest()[:DIGEST_CHARS]
+
+    @property
+    def topic_names(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self.topics)
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """Refuses a key that a mapping has twice: the loader's own rule is to take the last one silently."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: list[Any] = []
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if key in seen:
+                line = key_node.start_mark.line + 1
+                raise yaml.MarkedYAMLError(problem=f"line {line}: key {quoted(key)} is given twice: use it once")
+            seen.append(key)
+        return super().construct_mapping(node, deep)
+
+
+def parse_plan(text: str, subject: str) -> MigrationPlan:
+    """Read a plan.
+
+    Args:
+        subject: the file, for the sentence.
+    Raises:
+        InvalidDefinition: with all faults of the plan, each with its field and rule.
+    """
+    if len(text.encode()) > TEXT_BYTES_MAX:
+        rule = f"use at most {TEXT_BYTES_MAX:,} bytes, or several plans"
+        raise InvalidDefinition(subject, [f"it has {len(text.encode()):,} bytes: {rule}"])
+    try:
+        value = yaml.load(text, _StrictLoader)
+    except (yaml.YAMLError, RecursionError, ValueError) as fault:
+        raise InvalidDefinition(subject, [f"not YAML: {_told(fault)}"]) from fault
+    if not isinstance(value, Mapping):
+        raise InvalidDefinition(subject, ["not a mapping: begin with name, recipe, cluster and topics"])
+    name = value.get("name")
+    checks = Checks("plan", name, {str(key): each for key, each in value.items()})
+    checks.take("name", None)
+    if not isinstance(name, str) or not is_name(name):
+        checks.fault("name", f"{quoted(name)} is not a name: {NAME_RULE}")
+    plan = _checked(str(name), checks, text)
+    if checks.faults:
+        raise InvalidDefinition(thing("plan", name) if isinstance(name, str) else subject, checks.faults)
+    return plan
+
+
+def _told(fault: Exception) -> str:
+    """A parser's error as one line, with the place."""
+    mark = getattr(fault, "problem_mark", None)
+    place = f"line {mark.line + 1}: " if mark is not None else ""
+    return place + str(getattr(fault, "problem", None) or fault or type(fault).__name__)
+
+
+def _checked(name: str, checks: Checks, text: str) -> MigrationPlan:
+    recipe = checks.choice("recipe", "", RECIPES)
+    order = checks.choice("order", ORDERS[0], ORDERS)
+    if order != ORDERS[0] and recipe != DOUBLE_WRITE:
+        checks.fault("order", f"{order} is of the recipe {DOUBLE_WRITE}: leave it out")
+    cluster = checks.take("cluster", None)
+    if not isinstance(cluster, str) or not is_name(cluster):
+        checks.fault("cluster", f"{quoted(cluster)} is not a name: use that of a cluster of `penstock kafka list`")
+    plan = MigrationPlan(
+        name, recipe, str(cluster), _topics(checks), checks.names("groups", GROUPS_MAX), order,
+        PlanGates(**_numbers(checks, "gates", lag_messages=(PlanGates.lag_messages, 0, 1_000_000))),
+        PlanLimits(**_numbers(
+            checks, "limits",
+            fence_s=(PlanLimits.fence_s, 5, FENCE_MS_MAX // 1000), soak_hours=(PlanLimits.soak_hours, 0, 10_000),
+        )), text,
+    )  # fmt: skip
+    _no_others(checks)
+    return plan
+
+
+def _topics(checks: Checks) -> tuple[PlannedTopic, ...]:
+    value = checks.take("topics", None)
+    if not isinstance(value, list) or not 1 <= len(value) <= TOPICS_MAX:
+        checks.fault("topics", f"use a list of 1 to {TOPICS_MAX:,} topics")
+        return ()
+    found = [_topic(checks, f"topics[{number}]", each) for number, each in enumerate(value)]
+    names = [each.name for each in found]
+    for name in sorted({each for each in names if names.count(each) > 1}):
+        checks.fault("topics", f"{quoted(name)} is listed twice: list each topic once")
+    return tuple(found)
+
+
+def _topic(checks: Checks, field: str, value: Any) -> PlannedTopic:
+    given = value if isinstance(value, Mapping) else {"name": value}
+    name = given.get("name")
+    if not isinstance(name, str) or not is_name(name):
+        checks.fault(f"{field}.name", f"{quoted(name)} is not a name: {NAME_RULE}")
+    elif prefix := next((each for each in RESERVED_PREFIXES if name.startswith(each)), None):
+        checks.fault(
+            f"{field}.name", f"{quoted(name)}: names that begin with {prefix} are reserved: it cannot be moved"
+        )
+    inner = checks.inside(field, {str(key): each for key, each in given.items()})
+    inner.take("name", None)
+    queues = inner.integer("queues", 1, 1, min(QUEUES_MAX, QUEUES_OF_PLAN_MAX)) if "queues" in given else None
+    _no_others(inner)
+    return PlannedTopic(str(name), queues)
+
+
+def _numbers(checks: Checks, field: str, **bounds: tuple[int, int, int]) -> dict[str, int]:
+    """The whole numbers of a mapping: by name their default, lowest and highest value."""
+    value = checks.take(field, {})
+    if not isinstance(value, Mapping):
+        checks.fault(field, f"it is not a mapping: use {listed(list(bounds))}")
+        value = {}
+    inner = checks.inside(field, {str(key): each for key, each in value.items()})
+    found = {name: inner.integer(name, *each) for name, each in bounds.items()}
+    _no_others(inner)
+    return found
+
+
+def _no_others(checks: Checks) -> None:
+    for name in checks.rest():
+        checks.fault(name, "there is no such field: leave it out")

@@ -1,0 +1,105 @@
+"""Positions of copies, asked anew each time: of the engine's queues by SOURCE_STATE, of Kafka by its administration.
+
+No memory of a copier takes part, so they are right whatever was killed.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from common.contract import Code
+from common.kafka.base import END, STABLE_END, ClusterAdmin
+from common.kafka.records import Partition
+from common.names import stored_name
+from common.placement import Placement, topic_hash
+from engine.client.admin import AdminError
+from engine.client.copied import CopyLink, states
+from engine.link.copy import SourceState
+
+
+class CopiedTopic(NamedTuple):
+    """Attributes: made_ms: of its entry."""
+
+    name: str
+    made_ms: int
+    queues: int
+
+
+class EngineLink(CopyLink, Protocol):
+    """An AdminClient."""
+
+    def ask(self, verb: str, **options: object) -> dict: ...
+
+
+class EnginePositions:
+    """The engine's side.
+
+    Args:
+        links: to the engine of each broker group, by the group's name.
+    """
+
+    def __init__(self, links: Mapping[str, EngineLink]) -> None:
+        self._links, self._groups = list(links.values()), list(links)
+
+    def copied(self, topic: CopiedTopic) -> list[SourceState]:
+        """The state of each queue's source; empty: an engine does not have the topic yet. Raises AdminError."""
+        name = stored_name(topic.name, topic.made_ms)
+        found: dict[int, SourceState] = {}
+        try:
+            for link, queues in self._by_link(topic).items():
+                rows = states(self._links[link], [(name, queue) for queue in queues])
+                found |= dict(zip(queues, rows, strict=True))
+        except AdminError as error:
+            if error.code == Code.UNKNOWN_TOPIC:
+                return []
+            raise
+        return [found[queue] for queue in range(topic.queues)]
+
+    def ends(self, topic: CopiedTopic) -> dict[int, int]:
+        """End offsets of the queues that hold messages. Raises AdminError."""
+        found: dict[int, int] = {}
+        for link, queues in self._by_link(topic).items():
+            try:
+                rows = self._links[link].ask("purge_topic", topic=topic.name)["purged"]  # without `ends` it only lists
+            except AdminError as error:
+                if error.code != Code.UNKNOWN_TOPIC:
+                    raise
+                continue
+            found |= {row["queue"]: row["end"] for row in rows if row["queue"] in queues}
+        return found
+
+    def _by_link(self, topic: CopiedTopic) -> dict[int, list[int]]:
+        """Queues by the number of the link to their broker group."""
+        if len(self._links) == 1:
+            return {0: list(range(topic.queues))}
+        placement, hashed = Placement(self._groups), topic_hash(topic.name.encode())
+        found: dict[int, list[int]] = {}
+        for queue in range(topic.queues):
+            found.setdefault(placement.home(hashed, queue), []).append(queue)
+        return found
+
+
+class KafkaEnds(NamedTuple):
+    """End offsets by topic: of all records, and up to where readers of committed ones see."""
+
+    ends: dict[str, tuple[int, ...]]
+    stable: dict[str, tuple[int, ...]]
+
+
+def kafka_ends(kafka: ClusterAdmin, queues: Mapping[str, int]) -> KafkaEnds:
+    """Two requests for all topics together. The stable ends are asked first: so none is above its end."""
+    asked = [Partition(name, number) for name, count in queues.items() for number in range(count)]
+    stable, ends = kafka.offsets(asked, STABLE_END), kafka.offsets(asked, END)
+    return KafkaEnds(_by_topic(queues, ends), _by_topic(queues, stable))
+
+
+def _by_topic(queues: Mapping[str, int], found: Mapping[Partition, int | None]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(found.get(Partition(name, n)) or 0 for n in range(count)) for name, count in queues.items()}
+
+
+def source_faults(rows: Sequence[SourceState]) -> tuple[str, ...]:
+    """Why a copy cannot be trusted to be whole."""
+    return tuple(
+        f"queue {queue}: its source was accepted {state.number} times, the last time because: {state.sources[-1].reason}"
+        for queue, state in enumerate(rows)
+        if len({each.source for each in state.sources}) > 1
+    )

@@ -1,0 +1,127 @@
+"""Performs a plan's courses: facts, decision, effect or write, again and again until the course ends.
+
+The state is written before a sub-step begins, so a killed run is resumed at its sub-step.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
+
+from common.clock import Clock
+from common.config.errors import VersionConflict
+from common.quoting import quoted
+from migration.entries import PlanEntry, PlanStore
+from migration.errors import PlanRefused
+from migration.facts import Facts, Rules
+from migration.plan import BUILT_RECIPES
+from migration.states import Do, PlanState, Refuse, Wait, Write, begin
+from migration.sub_steps import decide, leaving, left_ends
+
+LOOK_S = 0.1
+"""Pause before the facts are asked for again."""
+WITH_POSITIONS = frozenset(("caught_up", "gates", "sent", "quiet", "drained", "soaked"))
+HOUR_MS = 3_600_000
+
+
+class PlanWorld(Protocol):
+    """See Deployment."""
+
+    def facts(self, with_positions: bool) -> Facts: ...
+
+    def perform(self, item: Do, state: PlanState) -> None: ...
+
+
+class CourseRun:
+    """One run of a course.
+
+    Args:
+        plans: where the state is kept.
+        entry: the plan, whose operator this process is.
+        accepted: gates that the operator accepts.
+        pause: waits for so many seconds.
+        progress: called with a sentence when the run waits for something else than before, and after each sub-step.
+    """
+
+    def __init__(
+        self, world: PlanWorld, plans: PlanStore, entry: PlanEntry, clock: Clock, accepted: frozenset[str],
+        pause: Callable[[float], object], progress: Callable[[str], object] = lambda sentence: None,
+    ) -> None:  # fmt: skip
+        self._world, self._plans, self.entry, self._clock = world, plans, entry, clock
+        self._accepted, self._pause, self._progress = accepted, pause, progress
+        self._since_s = self._still_since_s = clock.monotonic_s()
+        self._still: dict[str, tuple[int, ...]] = {}
+        self._told = ""
+
+    def run(self, command: str) -> PlanEntry:
+        """Perform a command, or go on with it. Returns when its course has ended.
+
+        Raises:
+            PlanRefused: it may not begin, or was given up.
+            VersionConflict: another process has written the plan's state.
+        """
+        state = self.entry.state
+        begun = begin(state, command, self._world.facts(with_positions=False))
+        if isinstance(begun, Refuse):
+            raise PlanRefused(f"plan {quoted(state.plan)}: {begun.sentence}")
+        if command == "start" and self.entry.plan.recipe not in BUILT_RECIPES:
+            raise PlanRefused(
+                f"plan {quoted(state.plan)}: recipe {self.entry.plan.recipe} is not built yet: use mirror"
+            )
+        if begun != state:
+            words = f", accepting {', '.join(sorted(self._accepted))}" if self._accepted else ""
+            self._write(begun, f"{command} begun{words}")
+        return self.resume()
+
+    def resume(self) -> PlanEntry:
+        """Go on with the course at work, if there is one. Raises as `run`."""
+        while self.entry.state.course:
+            decision = decide(self.entry.state, self._facts(), self.rules)
+            if isinstance(decision, Write):
+                self._take(decision.state)
+            elif isinstance(decision, Do):
+                self._world.perform(decision, self.entry.state)
+            else:
+                assert isinstance(decision, Wait)
+                self._tell(decision.sentence)
+                self._pause(LOOK_S)
+        if self.entry.state.reason:
+            raise PlanRefused(f"plan {quoted(self.entry.plan.name)}: {self.entry.state.reason}")
+        return self.entry
+
+    @property
+    def rules(self) -> Rules:
+        plan = self.entry.plan
+        return Rules(plan.name, plan.gates.lag_messages, plan.limits.soak_hours * HOUR_MS, self._accepted)
+
+    def _facts(self) -> Facts:
+        state = self.entry.state
+        facts, now_s = self._world.facts(state.sub_step in WITH_POSITIONS), self._clock.monotonic_s()
+        still = {name: left_ends(state, each) for name, each in leaving(state, facts).items()}
+        if still != self._still:
+            self._still, self._still_since_s = still, now_s
+        return replace(
+            facts,
+            waited_ms=int((now_s - self._since_s) * 1000),
+            quiet_ms=int((now_s - self._still_since_s) * 1000),
+        )
+
+    def _take(self, state: PlanState) -> None:
+        """Write the next state; tells the operator and the history of it where something was reached or given up."""
+        before, what = self.entry.state, ""
+        if not state.course:
+            what = f"{before.quits or before.course} given up: {state.reason}" if state.reason else f"now {state.step}"
+        self._write(state, what)
+
+    def _write(self, state: PlanState, what: str) -> None:
+        try:
+            self.entry = self._plans.write(self.entry, state, what)
+        except VersionConflict as conflict:
+            raise PlanRefused(f"plan {quoted(state.plan)}: another process has changed it: {conflict}") from conflict
+        self._since_s = self._still_since_s = self._clock.monotonic_s()
+        self._still = {}
+        self._tell(what or f"{state.course}: {state.sub_step}")
+
+    def _tell(self, sentence: str) -> None:
+        if sentence != self._told:
+            self._told = sentence
+            self._progress(sentence)

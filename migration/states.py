@@ -1,0 +1,188 @@
+"""The state machine of a plan, design 0035: steps, courses between them, and the sub-steps of each course.
+
+    inventory → planned → copying → verified → fenced → cut → soaking → retired
+
+A command begins a *course*: a row of sub-steps to another step. A sub-step looks at the facts and answers with a work
+item, with a wait, or with nothing: then what it is for is so, and the next one begins. So a course may be left at any
+moment and resumed: what is done is found done. The state is written by compare-and-set before a sub-step begins.
+
+Pure: no sockets, files or clocks. `migration.sub_steps` has the sub-steps, `migration.run` performs the work.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from migration.facts import Facts
+
+
+class PlanStep(StrEnum):
+    PLANNED = "planned"
+    COPYING = "copying"
+    VERIFIED = "verified"
+    FENCED = "fenced"
+    CUT = "cut"
+    SOAKING = "soaking"
+    RETIRED = "retired"
+    ABORTED = "aborted"
+
+
+ENDED = (PlanStep.RETIRED, PlanStep.ABORTED)
+
+
+class Course(NamedTuple):
+    """Attributes: sub_steps: in order; to: the step after the last one; undo: how to go back from there."""
+
+    begins: tuple[PlanStep, ...]
+    sub_steps: tuple[str, ...]
+    to: PlanStep
+    undo: str
+
+
+_FENCING = ("gates", "fence", "fenced_everywhere", "sent", "quiet", "drained")
+_CUTTABLE = (PlanStep.VERIFIED, PlanStep.FENCED)
+UNFENCE = "unfence"
+"""The course by which a command that cannot go on gives up: it lifts the fences. Its reason is in the state."""
+
+COURSES: Mapping[str, Course] = {
+    "start": Course((PlanStep.PLANNED,), ("mark", "entries", "copy_in", "applied"), PlanStep.COPYING, "abort"),
+    "verify": Course((PlanStep.COPYING, PlanStep.VERIFIED), ("caught_up",), PlanStep.VERIFIED, "abort"),
+    "fence": Course(_CUTTABLE, _FENCING, PlanStep.FENCED, "abort, or wait: it ends by itself"),
+    "cut": Course(_CUTTABLE, (*_FENCING, "switch", "followed"), PlanStep.CUT, "rollback"),
+    "soak": Course((PlanStep.CUT,), ("copy_out",), PlanStep.SOAKING, "rollback"),
+    "rollback": Course(
+        (PlanStep.VERIFIED, PlanStep.FENCED, PlanStep.CUT, PlanStep.SOAKING),
+        ("moved", "copy_out", *_FENCING, "switch", "followed", "no_copy_out", "lift"), PlanStep.COPYING,
+        "verify and cut again",
+    ),
+    "retire": Course(
+        (PlanStep.SOAKING,), ("soaked", "no_copy_out", "no_copy_in", "unmark"), PlanStep.RETIRED, "none: a new plan"
+    ),
+    "abort": Course(
+        (PlanStep.PLANNED, PlanStep.COPYING, *_CUTTABLE), ("not_moved", "lift", "no_copy_in", "unmark"), PlanStep.ABORTED,
+        "a new plan",
+    ),
+    UNFENCE: Course(tuple(PlanStep), ("lift",), PlanStep.VERIFIED, "fence again"),
+}  # fmt: skip
+COMMANDS = tuple(name for name in COURSES if name != UNFENCE)
+
+
+@dataclass(frozen=True)
+class PlanState:
+    """
+    Attributes:
+        course, sub_step: at work; empty: none is.
+        attempt: of fences; never decreases, so no two fences of a plan have the same id.
+        ends: of the side that is left, by topic, as they were when the sends had ended.
+        reason: why the last course was given up; empty: it was not.
+        quits: the course that UNFENCE ends.
+    """
+
+    plan: str
+    step: PlanStep = PlanStep.PLANNED
+    course: str = ""
+    sub_step: str = ""
+    attempt: int = 0
+    ends: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    reason: str = ""
+    quits: str = ""
+
+    @property
+    def fence_id(self) -> str:
+        return f"{self.plan}.{self.attempt}"
+
+    @property
+    def is_leaving_engine(self) -> bool:
+        """Whether the present course moves topics from the engine to Kafka."""
+        return self.course == "rollback"
+
+    def to_value(self) -> dict[str, Any]:
+        return {
+            "step": str(self.step), "course": self.course, "sub_step": self.sub_step, "attempt": self.attempt,
+            "ends": {name: [*ends] for name, ends in self.ends.items()}, "reason": self.reason, "quits": self.quits,
+        }  # fmt: skip
+
+    @classmethod
+    def from_value(cls, plan: str, value: Mapping[str, Any]) -> "PlanState":
+        """Raises KeyError, ValueError: it is of another version."""
+        return cls(
+            plan, PlanStep(value["step"]), value["course"], value["sub_step"], value["attempt"],
+            {name: tuple(ends) for name, ends in value["ends"].items()}, value["reason"], value["quits"],
+        )  # fmt: skip
+
+
+class Do(NamedTuple):
+    """A work item: make it so for these topics. Doing it again does nothing more."""
+
+    work: str
+    topics: tuple[str, ...]
+
+
+class Write(NamedTuple):
+    """Write this state, in place of the one that was decided on."""
+
+    state: PlanState
+
+
+class Wait(NamedTuple):
+    """Look again later; the sentence has numbers."""
+
+    sentence: str
+
+
+class Refuse(NamedTuple):
+    """The sub-step cannot succeed now: the course is given up, and its fences are lifted."""
+
+    sentence: str
+
+
+Decision = Do | Write | Wait | None
+Answer = Do | Write | Wait | Refuse | None
+"""Of a sub-step; None: it is done."""
+
+
+def begin(state: PlanState, command: str, facts: Facts) -> PlanState | Refuse:
+    """The state in which a command begins its course, or the reason why it may not.
+
+    A command other than the one at work ends that one where the table allows it: `abort` before anything has moved,
+    `rollback` after.
+    """
+    if state.course == command:
+        return state
+    course = COURSES[command]
+    has_moved = any(each.is_moved for each in facts.topics.values())
+    if state.course and not (command == "abort" or (command == "rollback" and has_moved)):
+        return Refuse(f"{state.course} is at work (sub-step {state.sub_step}): use resume, or abort")
+    if state.step not in course.begins:
+        rule = ", ".join(course.begins)
+        return Refuse(f"it is {state.step}: {command} is possible when it is {rule}")
+    if command == "abort" and has_moved:
+        return Refuse("topics have moved to the engine: use rollback first")
+    return enter(state, command)
+
+
+def enter(state: PlanState, command: str) -> PlanState:
+    """The state at the first sub-step of a course."""
+    quits = state.course if command == UNFENCE else ""
+    reason = state.reason if command == UNFENCE else ""
+    return replace(state, course=command, sub_step=COURSES[command].sub_steps[0], quits=quits, reason=reason)
+
+
+def give_up(state: PlanState, sentence: str) -> PlanState:
+    """The state in which the present course is left: its fences are lifted first."""
+    return enter(replace(state, reason=sentence), UNFENCE)
+
+
+def after(state: PlanState) -> PlanState:
+    """The state after the present sub-step: at the next one, or at the course's end."""
+    course = COURSES[state.course]
+    at = course.sub_steps.index(state.sub_step) + 1
+    if at < len(course.sub_steps):
+        following = course.sub_steps[at]
+        attempt = state.attempt + (following == "fence")
+        return replace(state, sub_step=following, attempt=attempt)
+    to = course.to
+    if state.course == UNFENCE:  # nothing was reached; but a fence that was, is gone
+        to = PlanStep.VERIFIED if state.step is PlanStep.FENCED else state.step
+    return replace(state, step=to, course="", sub_step="", ends={}, quits="")

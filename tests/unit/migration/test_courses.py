@@ -1,0 +1,253 @@
+"""Whole plans over a cluster in memory: courses end to end, and the operator's process dying around any write."""
+
+import itertools
+import random
+
+import pytest
+
+from common.config.definitions import TopicDefinition
+from migration.errors import PlanRefused
+from migration.states import COURSES, PlanStep
+from tests.unit.migration.world import QUEUES, Crash, World
+
+WAY = ("start", "verify", "cut", "soak")
+SEEDS = 12
+
+
+@pytest.fixture
+def world():
+    made = World()
+    made.add_plan()
+    return made
+
+
+def go(world, *commands, **options):
+    for command in commands:
+        world.run(**options).run(command)
+
+
+def own(messages):
+    """EngineSide of the messages that a copier did not write."""
+    return [at for at, message in enumerate(messages) if not isinstance(message, tuple)]
+
+
+def assert_sides_agree(world):
+    """The records of the cut are exact: nothing was sent to the side that was left, and all of it is on the other."""
+    for name, definition in world.definitions().items():
+        for queue in range(QUEUES) if definition.cut else ():
+            kafka_end, engine_first = definition.cut.kafka_ends[queue], definition.cut.engine_firsts[queue]
+            kafka, engine = world.kafka_side.messages[name][queue], world.engine_side.messages[name][queue]
+            if definition.home == "engine":
+                assert all(at < kafka_end for at in own(kafka)), "a proxy sent to Kafka after the cut"
+                assert world.copied[name][queue] >= kafka_end, "the engine lacks records of before the cut"
+            else:
+                assert all(at < engine_first for at in own(engine)), "a proxy sent to the engine after the rollback"
+                returned = {message[1] for message in kafka if isinstance(message, tuple)}
+                assert {engine[at] for at in own(engine)} <= returned, "Kafka lacks messages of before the rollback"
+
+
+def test_topics_move_to_the_engine_without_a_gap_while_they_are_sent_to(world):
+    go(world, *WAY)
+    assert world.state.step is PlanStep.SOAKING
+    assert {world.home(name) for name in world.plan.topic_names} == {"engine"}
+    for _ in range(50):
+        world.turn()
+        assert_sides_agree(world)
+    assert sum(len(own(each)) for name in world.plan.topic_names for each in world.engine_side.messages[name]) > 5
+
+
+def test_a_rollback_leads_back_to_kafka_and_the_next_cut_has_a_larger_epoch(world):
+    go(world, *WAY, "rollback")
+    assert (world.state.step, world.home("orders")) == (PlanStep.COPYING, "kafka:main")
+    assert_sides_agree(world)
+    go(world, "verify", "cut")
+    assert world.definitions()["orders"].cut.epoch == 3
+    assert_sides_agree(world)
+
+
+def test_a_retired_plan_leaves_the_topics_in_the_engine_and_no_copies_or_marks(world):
+    go(world, *WAY, "retire")
+    assert world.state.step is PlanStep.RETIRED
+    for kind in ("copy_in", "copy_out", "migration_topic"):
+        assert world.store.names(kind) == []
+
+
+def test_an_aborted_plan_ends_its_copies_and_frees_its_topics(world):
+    go(world, "start", "verify", "fence", "abort")
+    assert world.state.step is PlanStep.ABORTED
+    assert [world.store.names(kind) for kind in ("copy_in", "migration_topic")] == [[], []]
+    assert {each.fence for each in world.definitions().values()} == {None}
+    world.add_plan()
+    go(world, *WAY)
+
+
+def test_after_the_cut_abort_is_refused_and_before_it_rollback(world):
+    go(world, "start", "verify")
+    with pytest.raises(PlanRefused, match="nothing to roll back"):
+        go(world, "rollback")
+    go(world, "cut")
+    with pytest.raises(PlanRefused, match="it is cut: abort is possible when it is planned"):
+        go(world, "abort")
+
+
+def test_a_writer_that_bypasses_the_proxies_stops_the_cut_and_the_fence_is_lifted(world):
+    go(world, "start", "verify")
+    world.bypasses = True
+    with pytest.raises(PlanRefused, match=r"partition 0 grew by [\d,]+ records behind the fence"):
+        go(world, "cut", accepted=("lag",))
+    assert {each.fence for each in world.definitions().values()} == {None}
+    assert world.state.step is PlanStep.VERIFIED
+
+
+def test_records_after_the_cut_refuse_the_end_of_the_soak_with_their_number(world):
+    go(world, *WAY)
+    world.kafka_side.messages["pay"][1].append("late")
+    for _ in range(30):
+        world.turn()
+    with pytest.raises(PlanRefused, match="after the cut, and were copied into pay queue 1: a writer bypasses"):
+        go(world, "retire")
+    go(world, "retire", accepted=("late",))
+
+
+def test_a_proxy_that_does_not_apply_the_fence_stops_the_cut_by_its_name(world):
+    go(world, "start", "verify")
+    world.proxies[1].apply = lambda: None
+    world.proxies[1].report = lambda: None
+    with pytest.raises(PlanRefused, match="not applied within 5 s by producer_proxy@1/host"):
+        go(world, "cut")
+    assert {each.fence for each in world.definitions().values()} == {None}
+
+
+def test_a_topic_of_another_plan_is_refused_by_the_plans_name(world):
+    world.store.put("migration_topic", "pay", {"plan": "other"}, 0)
+    with pytest.raises(PlanRefused, match=r"pay \(plan other\): a topic is in one plan at most"):
+        go(world, "start")
+    assert world.state.step is PlanStep.PLANNED
+    go(world, "abort")
+    assert world.store.names("migration_topic") == ["pay"], "the other plan's mark stays"
+
+
+def test_a_topic_that_is_the_engines_already_is_refused_and_the_plan_can_be_aborted(world):
+    world.store.put("topic", "pay", TopicDefinition("pay", queues=QUEUES).to_value(), 0)
+    with pytest.raises(PlanRefused, match="pay: the home is the engine already"):
+        go(world, "start")
+    go(world, "abort")
+
+
+def test_a_fence_that_nobody_lifts_ends_by_itself(world):
+    go(world, "start", "verify", "fence")
+    for _ in range(400):
+        world.turn()
+    assert {each.fence for each in world.definitions().values()} == {None}
+    go(world, "cut")
+    assert_sides_agree(world)
+
+
+class Dies:
+    """Raises Crash at the write of that number."""
+
+    def __init__(self, at) -> None:
+        self.at, self.count = at, itertools.count()
+
+    def __call__(self) -> None:
+        if next(self.count) == self.at:
+            raise Crash
+
+
+def assert_no_sub_step_was_skipped(states):
+    """Each written state is at the same sub-step as the one before, at the next one, or at the first of a course."""
+    for before, now in itertools.pairwise(states):
+        if not now["course"] or now["course"] != before["course"]:
+            if before["course"] and not now["course"]:
+                assert COURSES[before["course"]].sub_steps[-1] == before["sub_step"]
+            elif now["course"]:
+                assert COURSES[now["course"]].sub_steps[0] == now["sub_step"]
+            continue
+        steps = COURSES[now["course"]].sub_steps
+        assert steps.index(now["sub_step"]) - steps.index(before["sub_step"]) in (0, 1)
+
+
+def resumed(world, command):
+    """Perform a command, and resume it as often as its process dies."""
+    begun = world.state.step
+    for _ in range(200):
+        try:
+            run = world.run()
+            if run.entry.state.course:
+                return run.resume()
+            if run.entry.state.step is not begun and run.entry.state.step is COURSES[command].to:
+                return run.entry  # it died after its last write
+            return run.run(command)
+        except Crash:
+            for _ in range(world.random.randrange(40)):
+                world.turn()
+    raise AssertionError("it does not end")
+
+
+@pytest.mark.parametrize("command", ["start", "verify", "cut", "soak", "rollback", "retire", "abort"])
+def test_a_command_that_dies_around_any_of_its_writes_is_resumed_and_ends_alike(command):
+    before = {"rollback": WAY, "retire": WAY, "abort": ("start", "verify", "fence"), "soak": WAY[:3]}
+    for at in itertools.count():
+        dies = Dies(-1)
+        world = World(at, dies)
+        world.add_plan()
+        go(world, *before.get(command, WAY[: WAY.index(command) if command in WAY else 0]))
+        dies.at, dies.count = at, itertools.count()
+        for _ in range(20):
+            try:
+                resumed(world, command)
+                break
+            except PlanRefused as refused:  # the fence may have ended meanwhile
+                assert "the fence of" in str(refused)
+        if command != "abort" or world.state.step is not PlanStep.ABORTED:
+            assert world.state.step is COURSES[command].to
+        assert_sides_agree(world)
+        assert_no_sub_step_was_skipped(world.operator_store.states)
+        if next(dies.count) <= at:
+            return  # it has fewer writes than that
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_in_random_courses_with_crashes_the_plan_always_resumes_and_always_can_go_back(seed):
+    chance = random.Random(seed)
+
+    def dies() -> None:
+        if chance.random() < 0.04:
+            raise Crash
+
+    world = World(seed, dies)
+    world.add_plan()
+    for _ in range(12):
+        command = chance.choice((*WAY, *WAY, "fence", "rollback", "abort"))
+        try:
+            resumed(world, command)
+        except PlanRefused:
+            pass
+        assert_sides_agree(world)
+        if world.state.step is PlanStep.ABORTED:
+            break
+    chance.random = lambda: 1.0
+    back_to_kafka(world)
+    assert_sides_agree(world)
+    assert_no_sub_step_was_skipped(world.operator_store.states)
+    for name in world.plan.topic_names:
+        copied = [message for message in world.engine_side.everything(name) if isinstance(message, tuple)]
+        assert len(copied) == len(set(copied)), "a record was copied twice"
+
+
+def back_to_kafka(world):
+    """From wherever the plan is, to a topic whose home is Kafka."""
+    for _ in range(10):
+        try:
+            run = world.run()
+            if run.entry.state.course:
+                run.resume()
+            if any(world.home(name) == "engine" for name in world.plan.topic_names):
+                world.run().run("rollback")
+            if world.state.step is not PlanStep.ABORTED:
+                world.run().run("abort")
+            break
+        except PlanRefused as refused:
+            assert "the fence of" in str(refused)
+    assert world.state.step is PlanStep.ABORTED
+    assert {world.home(name) for name in world.plan.topic_names} <= {"", "kafka:main"}

@@ -1,0 +1,79 @@
+"""Plan files: what they may say, and their faults, all at once and each by field and rule."""
+
+import pytest
+
+from common.config.errors import InvalidDefinition
+from migration.plan import TOPICS_MAX, PlannedTopic, parse_plan
+
+GOOD = """\
+name: shop
+recipe: mirror
+cluster: main
+topics:
+  - orders
+  - {name: pay, queues: 8}
+"""
+
+
+def faults(text):
+    with pytest.raises(InvalidDefinition) as refused:
+        parse_plan(text, "plan.yaml")
+    return refused.value.faults
+
+
+def test_a_plan_is_read_with_its_defaults():
+    plan = parse_plan(GOOD, "plan.yaml")
+    assert (plan.name, plan.recipe, plan.cluster) == ("shop", "mirror", "main")
+    assert plan.topics == (PlannedTopic("orders"), PlannedTopic("pay", 8))
+    assert (plan.gates.lag_messages, plan.limits.fence_s, plan.limits.soak_hours) == (1_000, 60, 24)
+
+
+def test_the_digest_tells_every_two_texts_apart():
+    assert parse_plan(GOOD, "a").digest == parse_plan(GOOD, "b").digest != parse_plan(GOOD + "# later\n", "a").digest
+
+
+def test_all_faults_are_told_at_once_each_with_its_field_and_rule():
+    found = faults(
+        "name: a/b\nrecipe: copy\ncluster: 5\nfoo: 1\ngates: {lag: 3}\nlimits: {fence_s: 90}\n"
+        "topics: [orders, orders, _dlq.x, no, {name: p, queues: 0, z: 1}]\n"
+    )
+    for told in (
+        'name: "a/b" is not a name: use 1–249 characters',
+        'recipe: "copy" is not one of the choices: use mirror, double_write or double_read',
+        "cluster: 5 is not a name: use that of a cluster of `penstock kafka list`",
+        "foo: there is no such field",
+        "gates.lag: there is no such field",
+        "limits.fence_s: 90 is out of range: use 5 to 60",
+        'topics[2].name: "_dlq.x": names that begin with _dlq. are reserved',
+        "topics[3].name: false is not a name",
+        "topics[4].queues: 0 is out of range: use 1 to 2,000",
+        "topics[4].z: there is no such field",
+        'topics: "orders" is listed twice',
+    ):
+        assert [each for each in found if each.startswith(told)], (told, found)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "not a mapping: begin with name, recipe, cluster and topics"),
+        ("- a\n", "not a mapping"),
+        ("name: a\nname: b\n", 'not YAML: line 2: key "name" is given twice: use it once'),
+        ("name: [a\n", "not YAML: line 2: "),
+        ("name: !!python/object:os.system a\n", "not YAML: line 1: could not determine a constructor"),
+        ("name: " + "x" * 40_000, "it has 40,006 bytes: use at most 32,768 bytes, or several plans"),
+    ],
+)
+def test_what_is_no_plan_is_one_fault(text, told):
+    (found,) = faults(text)
+    assert found.startswith(told)
+
+
+@pytest.mark.parametrize("topics", ["[]", "5", "{}", "[" + "a, " * (TOPICS_MAX + 1) + "]"])
+def test_topics_are_a_list_within_bounds(topics):
+    assert "topics: use a list of 1 to 1,000 topics" in faults(GOOD[: GOOD.index("topics")] + f"topics: {topics}\n")
+
+
+def test_an_order_is_of_double_write_only():
+    assert "order: per_proxy is of the recipe double_write: leave it out" in faults(GOOD + "order: per_proxy\n")
+    assert parse_plan(GOOD.replace("mirror", "double_write") + "order: per_proxy\n", "plan").order == "per_proxy"

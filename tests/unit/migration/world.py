@@ -1,0 +1,219 @@
+"""A cluster in memory for plans: configuration, proxies, Kafka, engine and copiers, each as dumb as possible.
+
+The proxies keep the rule of the fence, so whether a cut is exact is decided by what the plan's effects do.
+"""
+
+import random
+from types import SimpleNamespace
+from uuid import UUID
+
+from common.admin.administrator import Administrator
+from common.clock import FakeClock
+from common.config.definitions import CopyInDefinition, CopyOutDefinition, TopicDefinition
+from common.config.errors import VersionConflict
+from common.config.memory_store import MemoryConfigStore
+from common.config.store import SENT
+from common.kafka.base import KafkaTopic
+from common.kafka.records import Partition
+from engine.link.copy import ForeignSource, QueueSource, SourceState
+from migration.deployment import Deployment
+from migration.entries import PlanStore
+from migration.plan import parse_plan
+from migration.run import CourseRun
+
+QUEUES = 2
+TEXT = "name: shop\nrecipe: mirror\ncluster: main\ntopics: [orders, pay]\nlimits: {fence_s: 10, soak_hours: 0}\n"
+SOURCE = ForeignSource(b"main", 0)
+
+
+class Crash(BaseException):
+    """The operator's process dies here."""
+
+
+class CrashingStore(MemoryConfigStore):
+    """Another process's view of the store, which may die before and after every write."""
+
+    def __init__(self, shared, dies) -> None:
+        super().__init__(shared)
+        self._dies, self.states = dies, []
+
+    def put_many(self, kind, changes):
+        changes = list(changes)
+        self._dies()
+        versions = super().put_many(kind, changes)
+        self.states += [each.value["state"] for each in changes if kind == "migration"]
+        self._dies()
+        return versions
+
+
+class Side:
+    """One system's messages by topic and queue."""
+
+    def __init__(self, names) -> None:
+        self.messages = {name: [[] for _ in range(QUEUES)] for name in names}
+
+    def ends(self, name):
+        return [len(each) for each in self.messages[name]]
+
+    def everything(self, name):
+        return [message for queue in self.messages[name] for message in queue]
+
+
+class Proxy:
+    """A producer proxy: applies the configuration late, and answers a send later than it began it."""
+
+    def __init__(self, world, name) -> None:
+        self.world, self.name = world, name
+        self.definitions, self.version, self.open = {}, {}, []
+        self.fences = {}
+        self.apply()
+
+    def apply(self) -> None:
+        """Take the present configuration and report it."""
+        self.version = self.world.store.version()
+        self.definitions = self.world.definitions()
+        self.report()
+
+    def report(self) -> None:
+        topics = self.version["topic"]
+        sent = topics if all(at >= topics for at, *_ in self.open) else 0
+        self.world.store.report_applied(self.name, {**self.version, SENT: sent})
+
+    def send(self, topic) -> None:
+        definition = self.definitions.get(topic)
+        if definition is None:
+            return
+        if definition.fence is not None:
+            self.fences.setdefault((topic, definition.fence.id), self.world.clock.monotonic_s())
+            return
+        side = self.world.engine_side if definition.home == "engine" else self.world.kafka_side
+        self.open.append((self.version["topic"], topic, side))
+
+    def settle(self) -> None:
+        """Give the oldest send its outcome."""
+        if self.open:
+            _, topic, side = self.open.pop(0)
+            side.messages[topic][self.world.random.randrange(QUEUES)].append(self.world.next_message())
+        self.report()
+
+    def expire(self) -> None:
+        """Remove fences whose time is over, by compare-and-set."""
+        for (topic, id_), seen_s in list(self.fences.items()):
+            found = self.world.store.get("topic", topic)
+            fence = found.value.get("fence")
+            if fence is None or fence["id"] != id_:
+                del self.fences[topic, id_]
+            elif (self.world.clock.monotonic_s() - seen_s) * 1000 >= fence["for_ms"]:
+                value = {name: each for name, each in found.value.items() if name != "fence"}
+                try:
+                    self.world.store.put("topic", topic, value, found.version)
+                except VersionConflict:
+                    continue
+
+
+class World:
+    """Attributes: dies: called around each write of the operator's process; raises Crash."""
+
+    def __init__(self, seed=0, dies=lambda: None) -> None:
+        self.random, self.clock = random.Random(seed), FakeClock()
+        self.store = MemoryConfigStore()
+        self.operator_store = CrashingStore(self.store._shared, dies)
+        self.plan = parse_plan(TEXT, "plan")
+        self.kafka_side, self.engine_side = Side(self.plan.topic_names), Side(self.plan.topic_names)
+        self.kafka_side.messages = {name: [[0], []] for name in self.plan.topic_names}  # older than the plan
+        self.copied = {name: [0] * QUEUES for name in self.plan.topic_names}
+        self.copied_ends = {name: [0] * QUEUES for name in self.plan.topic_names}
+        self.returned = {}
+        self.own = 0
+        self.proxies = [Proxy(self, f"producer_proxy@{n}/host") for n in range(2)]
+        self.progress, self.is_busy = [], True
+        self.bypasses = False
+
+    def next_message(self) -> int:
+        self.own += 1
+        return self.own
+
+    def definitions(self):
+        return {name: TopicDefinition.from_value(name, found.value) for name, found in self.store.entries("topic")}
+
+    def home(self, name):
+        found = self.store.get("topic", name)
+        return found.value["home"] if found and "home" in found.value else "engine" if found else ""
+
+    # The part of ClusterAdmin and of EnginePositions that a plan asks.
+
+    def topics(self, names):
+        return {name: KafkaTopic(name, UUID(int=7), QUEUES, 3) for name in names if name in self.kafka_side.messages}
+
+    def offsets(self, partitions, at):
+        return {Partition(*each): self.kafka_side.ends(each[0])[each[1]] for each in partitions}
+
+    def group_offsets(self, group):
+        return {Partition(*key): at for key, at in self.returned.items()}
+
+    def copied_rows(self, topic):
+        source = QueueSource(1, SOURCE, 0, 0, 0, "")
+        pairs = zip(self.copied[topic.name], self.copied_ends[topic.name], strict=True)
+        return [SourceState(1, 1, at, end, [source]) for at, end in pairs]
+
+    def engine_ends(self, topic):
+        return dict(enumerate(self.engine_side.ends(topic.name)))
+
+    def copy_in(self, name) -> None:
+        """One step of the copier from Kafka; it skips what the reverse copy has written."""
+        has_entry = self.store.get(CopyInDefinition.kind, name) is not None
+        if has_entry or self.home(name) == "kafka:main":
+            for queue in range(QUEUES):
+                source, at = self.kafka_side.messages[name][queue], self.copied[name][queue]
+                for message in source[at : at + self.random.randrange(4)]:
+                    self.copied[name][queue] += 1
+                    if not isinstance(message, tuple):
+                        self.engine_side.messages[name][queue].append(("copied", message))
+                        self.copied_ends[name][queue] = len(self.engine_side.messages[name][queue])
+
+    def copy_out(self, name) -> None:
+        if self.store.get(CopyOutDefinition.kind, name) is None:
+            return
+        firsts = self.definitions()[name].cut.engine_firsts
+        for queue in range(QUEUES):
+            messages, at = self.engine_side.messages[name][queue], self.returned.get((name, queue), firsts[queue])
+            for message in messages[at : at + self.random.randrange(4)]:
+                at += 1
+                if not isinstance(message, tuple):
+                    self.kafka_side.messages[name][queue].append(("returned", message))
+            self.returned[name, queue] = at
+
+    def turn(self, seconds=0.1) -> None:
+        """A moment in which everybody but the operator goes on a little."""
+        self.clock.advance(int(seconds * 1000))
+        for name in self.plan.topic_names:
+            if self.is_busy and self.random.random() < 0.5:
+                self.random.choice(self.proxies).send(name)
+            if self.bypasses and self.random.random() < 0.3:
+                self.kafka_side.messages[name][0].append(self.next_message())
+            self.copy_in(name)
+            self.copy_out(name)
+        for proxy in self.proxies:
+            if self.random.random() < 0.6:
+                proxy.settle()
+            if self.random.random() < 0.5:
+                proxy.apply()
+            proxy.expire()
+
+    def run(self, accepted=()) -> "SimpleNamespace":
+        """The operator's process: `run(command)` and `resume()` on the plan."""
+        admin = Administrator(self.operator_store, "cli:test@desk", self.clock)
+        plans = PlanStore(self.operator_store, self.clock, admin.who)
+        engine = SimpleNamespace(copied=self.copied_rows, ends=self.engine_ends)
+        deployment = Deployment(admin, self.plan, lambda: self, engine, self.progress.append)
+        entry = plans.read("shop")
+        return CourseRun(
+            deployment, plans, entry, self.clock, frozenset(accepted), self.turn, self.progress.append
+        )  # fmt: skip
+
+    def add_plan(self):
+        return PlanStore(self.store, self.clock, "cli:test@desk").add(self.plan)
+
+    @property
+    def state(self):
+        return PlanStore(self.store, self.clock, "cli:test@desk").read("shop").state
