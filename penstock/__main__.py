@@ -21,6 +21,7 @@ COMMANDS = {
     "broker-group": ("broker_group", "command", "Manage broker groups: address, engine, guards."),
     "broker": ("broker", "command", "Show replicas of broker groups; change their masters."),
     "kafka": ("kafka", "command", "Manage Kafka clusters that are homes of topics."),
+    "migrate": ("migrate.group", "command", "Move topics between a Kafka cluster and the engine."),
     "audit": ("audit", "command", "Show administrative changes: author, old and new value."),
     "gate": ("gate", "command", "Limit what every producer proxy accepts."),
     "send": ("send", "command", "Send messages from the shell."),

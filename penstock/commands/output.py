@@ -24,6 +24,9 @@ def show_rows(rows: Sequence[Row], columns: Sequence[str], output: str) -> None:
     if output == "json":
         click.echo(json.dumps(list(rows), indent=1))
         return
+    if output == "yaml":
+        show_yaml(list(rows))
+        return
     for line in table(rows, columns):
         click.echo(line)
 
@@ -33,9 +36,20 @@ def show_one(row: Row, output: str) -> None:
     if output == "json":
         click.echo(json.dumps(row, indent=1))
         return
+    if output == "yaml":
+        show_yaml(row)
+        return
     width = max(map(len, row), default=0)
     for name, value in row.items():
         click.echo(f"{name:<{width}}  {cell(value)}")
+
+
+def show_yaml(value: Any) -> None:
+    """For the commands that offer it."""
+    import yaml  # only for these commands
+
+    plain = json.loads(json.dumps(value))  # tuples as lists
+    click.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120), nl=False)
 
 
 def table(rows: Iterable[Row], columns: Sequence[str]) -> list[str]:

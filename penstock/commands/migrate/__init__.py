@@ -1,0 +1,1 @@
+"""`penstock migrate`: one file per command. `work` has what they share."""

@@ -1,0 +1,39 @@
+"""`penstock migrate`: the group of its commands."""
+
+import click
+
+from penstock.commands.exits import CommandGroup
+from penstock.commands.migrate import (
+    abort,
+    cut,
+    fence,
+    inventory,
+    plan,
+    resume,
+    retire,
+    rollback,
+    soak,
+    start,
+    status,
+    verify,
+)
+
+
+@click.group(cls=CommandGroup)
+def command() -> None:
+    """Move topics between a Kafka cluster and the engine, without loss and with a way back. See docs/migration.md.
+
+    A plan moves its topics: planned → copying → verified → fenced → cut → soaking → retired. Each command may be
+    stopped and resumed.
+
+    \b
+    penstock migrate inventory main
+    penstock migrate plan shop.yaml
+    penstock migrate start shop
+    penstock migrate status shop
+    penstock migrate cut shop --dry-run
+    """
+
+
+for _each in (inventory, plan, start, status, verify, fence, cut, soak, rollback, retire, abort, resume):
+    command.add_command(_each.command)

@@ -1,0 +1,58 @@
+"""`penstock migrate plan`."""
+
+from typing import TextIO
+
+import click
+
+from common.admin import families
+from common.admin.administrator import Administrator
+from common.config.definitions import TopicDefinition
+from common.config.errors import InvalidDefinition
+from common.quoting import thing
+from migration.entries import PlanStore, marks
+from migration.fit import plan_faults
+from migration.inventory import LONE_REPLICA, find_topics
+from migration.plan import MigrationPlan, parse_plan
+from penstock.commands.exits import Command
+from penstock.commands.instance import Instance, administration, instance_options
+from penstock.commands.migrate.work import opened_kafka, output_option
+from penstock.commands.output import show_one
+
+
+@click.command(cls=Command, name="plan")
+@click.argument("file", type=click.File(encoding="utf-8", errors="replace"))
+@click.option(
+    "--accept", "accepted", multiple=True, type=click.Choice([LONE_REPLICA]),
+    help="Take topics also where a single replica may acknowledge messages.",
+)  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Check the plan, and store nothing.")
+@output_option
+@instance_options()
+def command(
+    instance: Instance, file: TextIO, accepted: tuple[str, ...], dry_run: bool, output: str
+) -> None:  # fmt: skip
+    """Check the plan in FILE against Kafka and the configuration, and store it. See docs/migration.md.
+
+    All faults are told at once (exit code 2), and nothing is stored then. A plan of the same name is replaced as long as
+    it has not begun, and when it has ended.
+    """
+    plan = parse_plan(file.read(), file.name)
+    with administration(instance) as admin:
+        check(admin, plan, accepted)
+        if not dry_run:
+            PlanStore(admin.store, admin.clock, admin.who).add(plan)
+    shown = {"plan": plan.name, "digest": plan.digest, "recipe": plan.recipe, "cluster": plan.cluster}
+    show_one({**shown, "topics": len(plan.topics), "stored": "no" if dry_run else "yes"}, output)
+
+
+def check(admin: Administrator, plan: MigrationPlan, accepted: tuple[str, ...]) -> None:
+    """Raises InvalidDefinition with all faults of the plan against the cluster and the configuration."""
+    names = plan.topic_names
+    with opened_kafka(admin, plan.cluster) as kafka:
+        found = {each.name: each for each in find_topics(kafka(), names)}
+    entries = {name: entry.value for name in names if (entry := admin.store.get("topic", name)) is not None}
+    definitions = {name: TopicDefinition.from_value(name, value) for name, value in entries.items()}
+    of_family = {name: family for name in names if name not in entries and (family := families.defining(admin, name))}
+    faults = plan_faults(plan, found, definitions, of_family, marks(admin.store, names), accepted)
+    if faults:
+        raise InvalidDefinition(thing("plan", plan.name), faults)

@@ -1,0 +1,86 @@
+"""`penstock migrate status`."""
+
+from typing import Any
+
+import click
+
+from common.admin.administrator import Administrator
+from migration.describe import waits_for
+from migration.entries import PlanEntry, PlanStore
+from migration.facts import TopicFacts
+from migration.run import CourseRun
+from penstock.commands.exits import Command
+from penstock.commands.instance import Instance, administration, instance_options
+from penstock.commands.migrate.work import ago, deployment_of, output_option, total_behind, utc
+from penstock.commands.output import show_one, show_rows
+
+PLAN_COLUMNS = ("plan", "step", "course", "sub_step", "since", "topics", "operator")
+TOPIC_COLUMNS = ("topic", "home", "fenced", "kafka_end", "copied", "behind", "open_transactions", "behind_out", "told")
+
+
+@click.command(cls=Command, name="status")
+@click.argument("plan", required=False)
+@click.option("--history", is_flag=True, help="Show who did what and when, in place of the topics.")
+@output_option
+@instance_options("engine")
+def command(instance: Instance, plan: str | None, history: bool, output: str) -> None:
+    """Show where PLAN is, what it waits for and since when; without PLAN, all plans.
+
+    Positions are asked from Kafka and the engine each time.
+    """
+    with administration(instance) as admin:
+        plans = PlanStore(admin.store, admin.clock, admin.who)
+        if plan is None:
+            show_rows([_plan_row(each) for each in plans.all()], PLAN_COLUMNS, output)
+            return
+        entry = plans.read(plan)
+        if history:
+            rows = [{"at": utc(each.at_ms), "who": each.who, "what": each.what} for each in entry.history]
+            show_rows(rows, ("at", "who", "what"), output)
+            return
+        _show(instance, admin, plans, entry, output)
+
+
+def _plan_row(entry: PlanEntry) -> dict[str, Any]:
+    state = entry.state
+    return {
+        "plan": entry.plan.name, "digest": entry.plan.digest, "recipe": entry.plan.recipe,
+        "cluster": entry.plan.cluster, "step": str(state.step), "course": state.course, "sub_step": state.sub_step,
+        "since": f"{utc(entry.since_ms)} ({ago(entry.since_ms)})", "topics": len(entry.plan.topics),
+        "operator": entry.operator, "given_up": state.reason,
+    }  # fmt: skip
+
+
+def _show(instance: Instance, admin: Administrator, plans: PlanStore, entry: PlanEntry, output: str) -> None:
+    with deployment_of(instance, admin, entry.plan, lambda sentence: None) as deployment:
+        facts = deployment.facts(with_positions=True)
+    rules = CourseRun(deployment, plans, entry, admin.clock, frozenset(), lambda seconds: None).rules
+    row = _plan_row(entry)
+    row["waits_for"] = waits_for(entry.state, facts, rules, _is_at_work(admin, entry.plan.name))
+    row["behind"] = total_behind(facts)
+    topics = [_topic_row(name, each) for name, each in facts.topics.items()]
+    if output != "table":
+        show_one({**row, "topic_rows": topics}, output)
+        return
+    show_one(row, output)
+    click.echo()
+    show_rows(topics, TOPIC_COLUMNS, output)
+
+
+def _is_at_work(admin: Administrator, plan: str) -> bool:
+    """Whether a process has claimed the plan."""
+    if not admin.store.claim(f"migration/{plan}"):
+        return True
+    admin.store.release(f"migration/{plan}")
+    return False
+
+
+def _topic_row(name: str, topic: TopicFacts) -> dict[str, Any]:
+    unstable = sum(topic.kafka_ends) - sum(topic.stable_ends)
+    late = [f"records after the cut in queue {queue}" for queue in topic.late_queues]
+    return {
+        "topic": name, "home": topic.home or "none", "fenced": "yes" if topic.fence else "no",
+        "kafka_end": sum(topic.kafka_ends), "copied": sum(topic.copied_in) if topic.copied_in else None,
+        "behind": topic.behind_in, "open_transactions": max(0, unstable), "behind_out": topic.behind_out,
+        "told": [*topic.faults, *late],
+    }  # fmt: skip

@@ -1,0 +1,148 @@
+"""What the commands of `penstock migrate` share: a plan's world from an instance, and the run of a course."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from common.admin import kafka_clusters
+from common.admin.administrator import Administrator
+from common.clock import SystemClock
+from common.config.definitions import KafkaClusterDefinition
+from common.kafka.base import ClusterAdmin
+from common.kafka.errors import KafkaFault
+from engine.client.admin import AdminError
+from kafka_bridge.connecting import connection_of, driver_of
+from migration.deployment import Deployment
+from migration.describe import rows
+from migration.entries import PlanStore
+from migration.facts import Facts
+from migration.plan import MigrationPlan
+from migration.positions import EnginePositions
+from migration.run import CourseRun
+from migration.sub_steps import GATES
+from penstock.commands import engines
+from penstock.commands.exits import UNAVAILABLE, Command, CommandError, code_for_contract
+from penstock.commands.instance import Instance, administration, instance_options
+from penstock.commands.output import show_one, show_rows
+
+DRY_RUN_COLUMNS = ("sub_step", "does", "takes", "undo")
+
+
+def output_option(command: Callable) -> Callable:
+    return click.option(
+        "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table",
+        help="Print for people (table, the default) or for scripts (json, yaml).",
+    )(command)  # fmt: skip
+
+
+class OpenedKafka:
+    """The administration of a cluster, opened at the first call; `close` it."""
+
+    def __init__(self, admin: Administrator, cluster: str) -> None:
+        self._admin, self._cluster = admin, cluster
+        self._client: ClusterAdmin | None = None
+
+    def definition(self) -> KafkaClusterDefinition:
+        """Raises EntryNotFound."""
+        return kafka_clusters.show(self._admin, self._cluster)[0]
+
+    def __call__(self) -> ClusterAdmin:
+        if self._client is None:
+            definition = self.definition()
+            self._client = driver_of(definition).admin(connection_of(definition))
+        return self._client
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+
+
+@contextmanager
+def opened_kafka(admin: Administrator, cluster: str) -> Iterator[OpenedKafka]:
+    """Errors of the cluster become the command's."""
+    kafka = OpenedKafka(admin, cluster)
+    try:
+        yield kafka
+    except KafkaFault as fault:
+        raise CommandError(str(fault), UNAVAILABLE) from fault
+    finally:
+        kafka.close()
+
+
+@contextmanager
+def deployment_of(
+    instance: Instance, admin: Administrator, plan: MigrationPlan, progress: Callable[[str], object]
+) -> Iterator[Deployment]:
+    """The world of a plan. Errors of Kafka and of engines become the command's."""
+    with opened_kafka(admin, plan.cluster) as kafka, engines.connected(instance) as links:
+        try:
+            yield Deployment(admin, plan, kafka, EnginePositions(links), progress)
+        except AdminError as error:
+            raise CommandError(f"engine: {error}", code_for_contract(error.code)) from error
+
+
+def perform(instance: Instance, name: str, command: str, accepted: Sequence[str], dry_run: bool, output: str) -> None:
+    """Run a command on a plan to the end of its course, and show where the plan is then.
+
+    Args:
+        command: empty: go on with the one that is at work.
+    """
+    with administration(instance) as admin:
+        plans = PlanStore(admin.store, admin.clock, admin.who)
+        if dry_run:
+            entry = plans.read(name)
+            show_rows(rows(entry.plan, command or entry.state.course), DRY_RUN_COLUMNS, output)
+            return
+        with plans.at_work(name) as entry, deployment_of(instance, admin, entry.plan, _say) as deployment:
+            run = CourseRun(deployment, plans, entry, admin.clock, frozenset(accepted), time.sleep, _say)
+            if not command and not entry.state.course:
+                raise CommandError(f"plan {name}: no command is at work: it is {entry.state.step}", 4)
+            entry = run.run(command) if command else run.resume()
+    show_one({"plan": name, "digest": entry.plan.digest, "step": str(entry.state.step)}, output)
+
+
+def _say(sentence: str) -> None:
+    click.echo(f"{datetime.now(UTC).strftime('%H:%M:%S')} {sentence}", err=True)
+
+
+def course_command(command: str, help_text: str, *, gates: bool = False, dry_run: bool = True) -> click.Command:
+    """A command that performs a course; `--accept` where it has gates."""
+
+    @click.command(cls=Command, name=command, help=help_text)
+    @click.argument("plan")
+    @output_option
+    @instance_options("engine")
+    def made(instance: Instance, plan: str, output: str, **options: Any) -> None:
+        wanted = "" if command == "resume" else command
+        perform(instance, plan, wanted, options.get("accepted", ()), options.get("dry_run", False), output)
+
+    if gates:
+        accept = click.option(
+            "--accept", "accepted", multiple=True, type=click.Choice(GATES),
+            help="Go on although this gate is red; repeatable. The plan's history has your name.",
+        )  # fmt: skip
+        made = accept(made)
+    if dry_run:
+        made = click.option("--dry-run", is_flag=True, help="Show what each sub-step will do, and do nothing.")(made)
+    return made
+
+
+def utc(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def ago(at_ms: int) -> str:
+    """Seconds since then, in words."""
+    seconds = max(0, SystemClock().now_ms() - at_ms) // 1000
+    hours, minutes = seconds // 3600, seconds // 60 % 60
+    return f"{hours:,} h {minutes} min" if hours else f"{minutes} min {seconds % 60} s" if minutes else f"{seconds} s"
+
+
+def total_behind(facts: Facts) -> int | None:
+    """Records that the engine lacks, over all topics; None: unknown."""
+    each = [topic.behind_in for topic in facts.topics.values()]
+    return None if None in each else sum(behind or 0 for behind in each)

@@ -1,0 +1,65 @@
+"""`penstock migrate` on a file store, without a cluster: exit codes, one-line errors, what needs no Kafka."""
+
+import json
+
+import pytest
+import yaml
+
+from common.clock import SystemClock
+from common.config import open_store
+from migration.entries import PlanStore
+from migration.plan import parse_plan
+from migration.states import COMMANDS, COURSES
+from tests.unit.penstock.test_admin_commands import run  # noqa: F401
+
+TEXT = "name: shop\nrecipe: mirror\ncluster: main\ntopics: [orders]\n"
+
+
+@pytest.fixture
+def stored(tmp_path, run):  # noqa: F811
+    store = open_store((tmp_path / "config").as_uri())
+    made = PlanStore(store, SystemClock(), "cli:ann@desk")
+    made.add(parse_plan(TEXT, "plan"))
+    yield made
+    store.close()
+
+
+def test_a_faulty_file_is_one_line_with_all_faults(run, tmp_path):  # noqa: F811
+    (tmp_path / "plan.yaml").write_text("name: shop\nrecipe: copy\ntopics: [a, a]\n")
+    told = run("migrate", "plan", str(tmp_path / "plan.yaml"), code=2).stderr
+    assert 'recipe: "copy" is not one of' in told and '"a" is listed twice' in told and "cluster: null" in told
+
+
+def test_an_unknown_cluster_and_an_unknown_plan_are_not_found(run, tmp_path):  # noqa: F811
+    (tmp_path / "plan.yaml").write_text(TEXT)
+    assert 'kafka "main": not found' in run("migrate", "plan", str(tmp_path / "plan.yaml"), code=3).stderr
+    assert 'kafka "main": not found' in run("migrate", "inventory", "main", code=3).stderr
+    for command in (*COMMANDS, "resume", "status"):
+        assert 'plan "shop": not found' in run("migrate", command, "shop", code=3).stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_dry_run_shows_each_sub_step_and_writes_nothing(run, stored, command):  # noqa: F811
+    before = stored.read("shop")
+    rows = json.loads(run("migrate", command, "shop", "--dry-run", "-o", "json").stdout)
+    assert [each["sub_step"] for each in rows] == [*COURSES[command].sub_steps]
+    assert all(each["does"] and each["takes"] and each["undo"] for each in rows)
+    assert stored.read("shop") == before
+
+
+def test_the_status_of_all_plans_is_a_table_json_or_yaml(run, stored):  # noqa: F811
+    table = run("migrate", "status").stdout.splitlines()
+    assert table[0].split()[:2] == ["PLAN", "STEP"] and table[1].split()[:2] == ["shop", "planned"]
+    told = json.loads(run("migrate", "status", "-o", "json").stdout)
+    assert yaml.safe_load(run("migrate", "status", "-o", "yaml").stdout)[0]["digest"] == told[0]["digest"]
+
+
+def test_the_history_says_who_and_what(run, stored):  # noqa: F811
+    (row,) = json.loads(run("migrate", "status", "shop", "--history", "-o", "json").stdout)
+    assert (row["who"], row["what"]) == ("cli:ann@desk", f"plan {stored.read('shop').plan.digest} stored")
+
+
+def test_a_plan_at_which_another_process_is_at_work_is_a_conflict(run, stored):  # noqa: F811
+    with stored.at_work("shop"):
+        told = run("migrate", "start", "shop", code=4).stderr
+    assert "ann@desk on " in told and "is at work since" in told
