@@ -131,7 +131,15 @@ class Checks:
     def list_of(self, field: str, item_type: type, count_max: int) -> list[Any]:
         value = self._value.pop(field, [])
         if not isinstance(value, list | tuple) or not all(isinstance(item, item_type) for item in value):
-            what = "texts" if item_type is str else "lists" if item_type is list else "objects"
+            what = (
+                "texts"
+                if item_type is str
+                else "lists"
+                if item_type is list
+                else "numbers"
+                if item_type is int
+                else "objects"
+            )
             self.fault(field, f"the value is not a list of {what}: use a list of at most {count_max:,} {what}")
             return []
         if len(value) > count_max:

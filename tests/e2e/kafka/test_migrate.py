@@ -1,0 +1,250 @@
+"""`penstock migrate` end to end: a real broker, `penstock up`, the commands as processes, and senders that never stop."""
+
+import itertools
+import json
+import threading
+import time
+from contextlib import closing
+
+import pytest
+
+from common.contract import Code, Message, decode_struct
+from common.kafka.base import END, NewKafkaTopic
+from common.kafka.connection import KafkaConnection
+from common.kafka.drivers import open_driver
+from common.kafka.records import Partition
+from common.names import stored_name
+from engine.client.admin import AdminClient
+from engine.link.operations import READ
+from engine.link.read import ReadAnswer, ReadPosition, ReadQuestion
+from engine.link.record import read_record
+from penstock.up.directory import ADMIN_KEY
+from tests.e2e.kafka.test_homes import Sender
+from tests.e2e.running import RunningPenstock
+from tests.services.kafka import KafkaBrokers
+from tests.services.plain_copier import PlainCopier
+from tests.waiting import until
+
+PARTITIONS = {"orders": 3, "pay": 1, "spare": 1}
+KEYS = 5
+PLAN = """\
+name: shop
+recipe: mirror
+cluster: main
+topics: [orders, pay]
+gates: {lag_messages: 200}
+limits: {fence_s: 60, soak_hours: 0}
+"""
+
+
+class Move:
+    """A broker with topics, and a Penstock that knows it."""
+
+    def __init__(self, folder) -> None:
+        self.brokers = KafkaBrokers(folder / "kafka").start()
+        self.connection = KafkaConnection("main", (self.brokers.bootstrap,))
+        topics = {name: NewKafkaTopic(count, 1) for name, count in PARTITIONS.items()}
+        topics["state"] = NewKafkaTopic(1, 1, {"cleanup.policy": "compact"})
+        with closing(open_driver().admin(self.connection)) as admin:
+            assert admin.create_topics(topics) == {}
+            until(lambda: len(admin.topics([*topics])) == len(topics), "the topics", 30.0)
+        self.folder, self.penstock = folder, RunningPenstock(folder / "data")
+        (folder / "data" / "config").mkdir(parents=True)  # without a running Penstock: the configuration is a directory
+        self.penstock.run("kafka", "add", "main", "--bootstrap", self.brokers.bootstrap)
+        self.penstock.start()
+        self.application = self.penstock.application("shop", send=["*"])
+
+    def migrate(self, *arguments, code=0):
+        done = self.penstock.call("migrate", *arguments)
+        assert done.returncode == code, done.stderr.decode() + done.stdout.decode()
+        return done.stdout.decode() if code == 0 else done.stderr.decode()
+
+    def told(self, *arguments):
+        return json.loads(self.migrate(*arguments, "-o", "json"))
+
+    def plan_file(self, text, name="plan.yaml"):
+        path = self.folder / name
+        path.write_text(text)
+        return str(path)
+
+    def copier(self, *names):
+        made = PlainCopier(
+            self.connection, self.penstock.engine, (self.folder / "data" / ADMIN_KEY).read_bytes(),
+            (self.folder / "data" / "config").as_uri(), {name: PARTITIONS[name] for name in names},
+        )  # fmt: skip
+        made.start()
+        return made
+
+    def stored(self, topic):
+        """The engine's messages as (queue, key, id), in the order of each queue."""
+        made_ms = self.told_topic(topic).get("made_ms", 0)
+        name, found = stored_name(topic, made_ms) if made_ms else topic, []
+        with AdminClient(self.penstock.engine, (self.folder / "data" / ADMIN_KEY).read_bytes()) as link:
+            for queue in range(PARTITIONS[topic]):
+                found += [(queue, *each) for each in queue_of(link, name, queue)]
+        return found
+
+    def told_topic(self, name):
+        return self.penstock.run("topic", "show", name)
+
+    def home(self, name):
+        """The engine is the default, which an entry does not name."""
+        return self.told_topic(name).get("home", "engine")
+
+    def close(self) -> None:
+        self.penstock.end()
+        self.brokers.stop()
+
+
+def queue_of(link, name, queue):
+    """(key, id) of each message of a queue."""
+    offset = 0
+    while True:
+        question = ReadQuestion([ReadPosition(name, queue, offset=offset)], 1000, 1 << 20)
+        code, payload = link.call(READ, question.encode())
+        assert code == 0, payload
+        pieces = ReadAnswer.decode(payload).pieces()
+        count = 0
+        for piece in pieces:
+            at = 0
+            for _ in range(piece.count):
+                record, at = read_record(piece.records, at)
+                message = decode_struct(Message, record.message)
+                yield message.key, message.id
+                count += 1
+        if not count:
+            return
+        offset += count
+
+
+class SteadyLoad:
+    """Sends numbered messages with keys one by one, as a caller that retries 2xx codes with the same id."""
+
+    def __init__(self, move, topic) -> None:
+        self.ok: list[str] = []
+        self.codes: dict[int, int] = {}
+        self._sender, self._topic, self._stopping = Sender(move.penstock, move.application), topic, threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        for number in itertools.count():
+            name = f"m{number:06d}"
+            while True:
+                (result,) = self._sender.send(Message(topic=self._topic, id=name, key=f"k{number % KEYS}", body=b"b"))
+                self.codes[result.code] = self.codes.get(result.code, 0) + 1
+                if result.code == Code.OK:
+                    self.ok.append(name)
+                    break
+                if self._stopping.is_set():
+                    return
+                self._stopping.wait((result.retry_after_ms or 20) / 1000)  # a pace, not a wait for anything
+            if self._stopping.is_set():
+                return
+
+    def wait_for_more(self, count) -> None:
+        before = len(self.ok)
+        until(lambda: len(self.ok) >= before + count, f"{count} more sends are OK", 60.0)
+
+    def stop(self):
+        self._stopping.set()
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+        self._sender.close()
+        return self.ok
+
+
+@pytest.fixture(scope="module")
+def move(tmp_path_factory):
+    made = Move(tmp_path_factory.mktemp("move"))
+    yield made
+    made.close()
+
+
+def test_the_inventory_lists_topics_and_what_stands_against_their_move(move):
+    rows = {each["name"]: each for each in move.told("inventory", "main", "--sample", "5")}
+    assert {name: rows[name]["partitions"] for name in PARTITIONS} == PARTITIONS
+    assert any("cleanup.policy is compact" in each for each in rows["state"]["told"])
+    assert any("--accept lone-replica" in each for each in rows["orders"]["told"])
+    assert 'kafka "other": not found' in move.migrate("inventory", "other", code=3)
+
+
+def test_a_plan_is_refused_with_all_faults_at_once_and_stored_when_there_are_none(move):
+    wrong = PLAN.replace("[orders, pay]", "[{name: orders, queues: 4}, state, nowhere]")
+    told = move.migrate("plan", move.plan_file(wrong, "wrong.yaml"), "--accept", "lone-replica", code=2)
+    assert len(told.splitlines()) == 1
+    for part in ('topics[0].queues: 4: "orders" has 3 partitions', 'topics[1]: "state": cleanup.policy is compact',
+                 'topics[2].name: "nowhere" is not a topic of cluster main'):  # fmt: skip
+        assert part in told
+    assert 'plan "shop": not found' in move.migrate("status", "shop", code=3)
+    stored = move.told("plan", move.plan_file(PLAN), "--accept", "lone-replica")
+    assert (stored["plan"], stored["topics"], stored["stored"]) == ("shop", 2, "yes")
+    assert move.told("status")[0]["step"] == "planned"
+
+
+def test_a_recipe_that_is_not_built_is_parsed_and_refused_at_its_start(move):
+    text = PLAN.replace("shop", "twice").replace("mirror", "double_write").replace("[orders, pay]", "[spare]")
+    move.told("plan", move.plan_file(text, "twice.yaml"), "--accept", "lone-replica")
+    assert "recipe double_write is not built yet" in move.migrate("start", "twice", code=4)
+
+
+def test_start_creates_the_topics_and_the_copies_and_status_says_what_is_missing(move):
+    assert move.told("start", "shop")["step"] == "copying"
+    shown = move.told_topic("orders")
+    assert (shown["home"], shown["queues"]) == ("kafka:main", PARTITIONS["orders"])
+    status = move.told("status", "shop")
+    assert status["waits_for"] == "an operator: verify is next" and "UTC (" in status["since"]
+    taken = PLAN.replace("shop", "again")
+    told = move.migrate("plan", move.plan_file(taken, "again.yaml"), "--accept", "lone-replica", code=2)
+    assert 'topics[0].name: "orders" is in plan shop: a topic is in one plan at most' in told
+
+
+def test_an_aborted_plan_leaves_topics_at_kafka_and_no_copies(move):
+    text = PLAN.replace("shop", "brief").replace("[orders, pay]", "[spare]")
+    move.told("plan", move.plan_file(text, "brief.yaml"), "--accept", "lone-replica")
+    move.told("start", "brief")
+    assert move.told("abort", "brief")["step"] == "aborted"
+    assert move.home("spare") == "kafka:main"
+    assert "it is aborted: start is possible when it is planned" in move.migrate("start", "brief", code=4)
+
+
+def test_a_cut_under_load_loses_and_doubles_nothing_and_keeps_the_order_of_every_key(move):
+    with closing(Sender(move.penstock, move.application)) as sender:
+        until(lambda: sender.send(Message(topic="pay", id="first"))[0].code == Code.OK, "the bridge serves", 60.0)
+    load = SteadyLoad(move, "orders")
+    copier = move.copier("orders", "pay")
+    load.wait_for_more(50)
+    assert move.told("verify", "shop")["step"] == "verified"
+    dry = move.told("cut", "shop", "--dry-run")
+    assert [each["sub_step"] for each in dry][-2:] == ["switch", "followed"]
+    assert move.home("orders") == "kafka:main", "a dry run changes nothing"
+    began = time.monotonic()
+    assert move.told("cut", "shop")["step"] == "cut"
+    print(f"cut in {time.monotonic() - began:.1f} s; codes {load.codes}")
+    load.wait_for_more(50)
+    sent = load.stop()
+    copier.stop()
+    shown = move.told_topic("orders")
+    assert move.home("orders") == "engine" and "fence" not in shown and shown["cut"]["epoch"] == 1
+    stored = move.stored("orders")
+    ids = [each for _, _, each in stored]
+    assert len(ids) == len(set(ids)), "a message is doubled"
+    assert set(sent) - set(ids) == set(), "a message that was OK is missing"
+    for key in {key for _, key, _ in stored}:
+        names = [each for _, own, each in stored if own == key]
+        assert names == sorted(names), f"the order of {key}"
+    assert set(load.codes) <= {Code.OK, Code.FENCED, Code.TIMEOUT, Code.UNAVAILABLE}
+    assert load.codes.get(Code.FENCED, 0) > 0, "the load met the fence"
+    with closing(open_driver().admin(move.connection)) as admin:
+        ends = admin.offsets([Partition("orders", number) for number in range(3)], END)
+    assert tuple(ends[Partition("orders", number)] for number in range(3)) == tuple(shown["cut"]["kafka_ends"])
+
+
+def test_the_soak_begins_the_copies_back_and_a_retired_plan_leaves_the_topics_in_the_engine(move):
+    assert "it is cut: abort is possible when" in move.migrate("abort", "shop", code=4)
+    assert move.told("soak", "shop")["step"] == "soaking"
+    assert move.told("status", "shop")["waits_for"] == "an operator: retire is next"
+    history = move.told("status", "shop", "--history")
+    assert "now soaking" in [each["what"] for each in history]
+    assert move.told("retire", "shop")["step"] == "retired"
+    assert move.home("orders") == "engine"
