@@ -4,7 +4,7 @@ Every work item reads what is, does what is missing and writes by compare-and-se
 faster is seen in the next facts.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -31,7 +31,7 @@ REVERSE_GROUP = "penstock.copy."
 class EngineSide(Protocol):
     """The engine's side; see EnginePositions."""
 
-    def copied(self, topic: CopiedTopic) -> list[SourceState]: ...
+    def copied(self, topics: Sequence[CopiedTopic]) -> dict[str, list[SourceState]]: ...
 
     def ends(self, topic: CopiedTopic) -> dict[int, int]: ...
 
@@ -93,9 +93,9 @@ class Deployment:
         asked = {name: CopiedTopic(name, each.made_ms, each.queues) for name, each in definitions.items()}
         kafka = kafka_ends(self._kafka(), {name: each.queues for name, each in asked.items()})
         returned = self._kafka().group_offsets(REVERSE_GROUP + self._plan.name) if any_out(topics) else {}
-        found = dict(topics)
+        found, copied = dict(topics), self._engine.copied(list(asked.values()))
         for name, topic in asked.items():
-            rows = self._engine.copied(topic)
+            rows = copied[name]
             known = bool(rows) and all(each.number for each in rows)
             found[name] = replace(
                 topics[name], kafka_ends=kafka.ends[name], stable_ends=kafka.stable[name],
@@ -149,16 +149,10 @@ class Deployment:
 
     def _cut_places(self, names: tuple[str, ...], state: PlanState) -> dict[str, effects.CutPlace]:
         """Where the sides meet, by topic: of the side that is left as the state has it, of the other one as it is."""
-        facts = self.facts(with_positions=True)
-        places = {}
-        for name in names:
-            each, definition = facts.topics[name], self._definition(name)
-            if state.is_leaving_engine:
-                places[name] = effects.CutPlace(each.kafka_ends, state.ends[name])
-            elif definition is not None:
-                rows = self._engine.copied(CopiedTopic(name, definition.made_ms, definition.queues))
-                places[name] = effects.CutPlace(state.ends[name], tuple(row.end for row in rows))
-        return places
+        topics = self.facts(with_positions=True).topics
+        if state.is_leaving_engine:
+            return {name: effects.CutPlace(topics[name].kafka_ends, state.ends[name]) for name in names}
+        return {name: effects.CutPlace(state.ends[name], topics[name].copied_ends) for name in names}
 
 
 def any_out(topics: Mapping[str, TopicFacts]) -> bool:

@@ -3,7 +3,7 @@
 No memory of a copier takes part, so they are right whatever was killed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from common.contract import Code
@@ -13,7 +13,7 @@ from common.names import stored_name
 from common.placement import Placement, topic_hash
 from engine.client.admin import AdminError
 from engine.client.copied import CopyLink, states
-from engine.link.copy import SourceState
+from engine.link.copy import QUEUES_PER_REQUEST_MAX, SourceState
 
 
 class CopiedTopic(NamedTuple):
@@ -40,19 +40,34 @@ class EnginePositions:
     def __init__(self, links: Mapping[str, EngineLink]) -> None:
         self._links, self._groups = list(links.values()), list(links)
 
-    def copied(self, topic: CopiedTopic) -> list[SourceState]:
-        """The state of each queue's source; empty: an engine does not have the topic yet. Raises AdminError."""
-        name = stored_name(topic.name, topic.made_ms)
-        found: dict[int, SourceState] = {}
-        try:
+    def copied(self, topics: Sequence[CopiedTopic]) -> dict[str, list[SourceState]]:
+        """The state of each queue's source, by topic; an empty list: an engine does not have the topic yet.
+
+        One request per engine and 10,000 queues, as long as every topic is known there. Raises AdminError.
+        """
+        found: dict[str, list[SourceState]] = {}
+        for some in _bounded(topics):
+            try:
+                found |= self._copied(some)
+            except AdminError as error:
+                if error.code != Code.UNKNOWN_TOPIC:
+                    raise
+                found |= {some[0].name: []} if len(some) == 1 else self._one_by_one(some)
+        return found
+
+    def _one_by_one(self, topics: Sequence[CopiedTopic]) -> dict[str, list[SourceState]]:
+        return {name: rows for topic in topics for name, rows in self.copied([topic]).items()}
+
+    def _copied(self, topics: Sequence[CopiedTopic]) -> dict[str, list[SourceState]]:
+        asked: dict[int, list[tuple[CopiedTopic, int]]] = {}
+        for topic in topics:
             for link, queues in self._by_link(topic).items():
-                rows = states(self._links[link], [(name, queue) for queue in queues])
-                found |= dict(zip(queues, rows, strict=True))
-        except AdminError as error:
-            if error.code == Code.UNKNOWN_TOPIC:
-                return []
-            raise
-        return [found[queue] for queue in range(topic.queues)]
+                asked.setdefault(link, []).extend((topic, queue) for queue in queues)
+        found: dict[tuple[str, int], SourceState] = {}
+        for link, wanted in asked.items():
+            rows = states(self._links[link], [(stored_name(each.name, each.made_ms), queue) for each, queue in wanted])
+            found |= {(each.name, queue): row for (each, queue), row in zip(wanted, rows, strict=True)}
+        return {each.name: [found[each.name, queue] for queue in range(each.queues)] for each in topics}
 
     def ends(self, topic: CopiedTopic) -> dict[int, int]:
         """End offsets of the queues that hold messages. Raises AdminError."""
@@ -76,6 +91,18 @@ class EnginePositions:
         for queue in range(topic.queues):
             found.setdefault(placement.home(hashed, queue), []).append(queue)
         return found
+
+
+def _bounded(topics: Sequence[CopiedTopic]) -> Iterator[list[CopiedTopic]]:
+    """The topics in parts whose queues fit into one request."""
+    part: list[CopiedTopic] = []
+    for topic in topics:
+        if part and sum(each.queues for each in part) + topic.queues > QUEUES_PER_REQUEST_MAX:
+            yield part
+            part = []
+        part.append(topic)
+    if part:
+        yield part
 
 
 class KafkaEnds(NamedTuple):

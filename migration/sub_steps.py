@@ -151,8 +151,7 @@ def _growth(state: PlanState, facts: Facts) -> str:
 def _quiet(state: PlanState, facts: Facts, rules: Rules) -> Answer:
     if grown := _growth(state, facts):
         return Refuse(grown)
-    left_ms = QUIET_MS_MIN - facts.quiet_ms
-    return Wait(f"the ends have to be still for {left_ms} ms more") if left_ms > 0 else None
+    return Wait(f"the ends have to be still for {QUIET_MS_MIN} ms") if facts.quiet_ms < QUIET_MS_MIN else None
 
 
 def _drained(state: PlanState, facts: Facts, rules: Rules) -> Answer:

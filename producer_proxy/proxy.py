@@ -80,6 +80,7 @@ class ProducerProxy:
         self.buffering.start(self.topics)
         self._on_change()
         view.on_change(self._on_change)
+        gevent.spawn(view.own_report.repeat)  # the first one was without the sends
         self._ticking = gevent.get_hub().loop.timer(0, TICK_S)
         self._ticking.start(self._tick)
         self.server = serve(

@@ -50,7 +50,10 @@ def command(
     if output == "table" and not found:
         show_one({"cluster": cluster, "topics": 0}, output)
         return
-    show_rows([_row(each) for each in found], TOPIC_COLUMNS, output)
+    rows = [_row(each) for each in found]
+    if output == "table":
+        rows = [{**each, "told": "; ".join(each["told"])} for each in rows]
+    show_rows(rows, TOPIC_COLUMNS, output)
 
 
 def _row(topic: FoundTopic) -> dict[str, Any]:

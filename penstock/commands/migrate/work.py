@@ -1,4 +1,4 @@
-"""What the commands of `penstock migrate` share: a plan's world from an instance, and the run of a course."""
+"""Shared by the commands of `penstock migrate`: a plan's world from an instance, and the run of a course."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence

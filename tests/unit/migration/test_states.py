@@ -97,7 +97,7 @@ def test_a_switch_waits_for_the_quiet_time_and_for_every_outcome():
     assert "no outcome yet at p" in decide(at("cut", "sent"), facts(fenced, unsent=("p",)), RULES).sentence
     state = decide(at("cut", "sent"), facts(fenced), RULES).state
     assert (state.sub_step, state.ends) == ("quiet", {"orders": (5, 5)})
-    assert decide(state, facts(fenced, quiet_ms=200), RULES) == Wait("the ends have to be still for 300 ms more")
+    assert decide(state, facts(fenced, quiet_ms=200), RULES) == Wait("the ends have to be still for 500 ms")
     assert decide(state, facts(fenced, quiet_ms=500), RULES).state.sub_step == "drained"
     grown = decide(state, facts(replace(fenced, kafka_ends=(5, 8))), RULES)
     assert "orders partition 1 grew by 3 records behind the fence" in grown.state.reason

@@ -151,10 +151,12 @@ class World:
     def group_offsets(self, group):
         return {Partition(*key): at for key, at in self.returned.items()}
 
-    def copied_rows(self, topic):
-        source = QueueSource(1, SOURCE, 0, 0, 0, "")
-        pairs = zip(self.copied[topic.name], self.copied_ends[topic.name], strict=True)
-        return [SourceState(1, 1, at, end, [source]) for at, end in pairs]
+    def copied_rows(self, topics):
+        return {each.name: [*self._rows(each.name)] for each in topics}
+
+    def _rows(self, name):
+        for at, end in zip(self.copied[name], self.copied_ends[name], strict=True):
+            yield SourceState(1, 1, at, end, [QueueSource(1, SOURCE, 0, 0, 0, "")])
 
     def engine_ends(self, topic):
         return dict(enumerate(self.engine_side.ends(topic.name)))
