@@ -67,7 +67,7 @@ class ProducerProxy:
         engine_topics = EngineTopics(view, brokers, self._known, self.buffer, self.admission.fit)
         self.targets = Targets(EngineTarget(brokers, engine_topics), targets, kafka)
         self.topics = Topics(view, self.targets, Fences(view, store, time.monotonic))
-        self._sent = SentReport(self.targets.of_kafka, lambda: view.version["topic"], view.own_report.repeat)
+        self._sent = SentReport(lambda: self.targets.marking, lambda: view.version["topic"], view.own_report.repeat)
         view.own_report.add(self._sent.numbers)
         self._follow_groups()
         self._principals = Principals(view, self._clock)

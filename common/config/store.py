@@ -14,8 +14,8 @@ GENERATION = "generation"
 """In a version: that of the store's identity. The numbers of the kinds may begin again in a new one."""
 
 SENT = "sent"
-"""In a producer proxy's report, beside the kinds: the topics' number such that every send to a Kafka cluster that began
-before it has its outcome."""
+"""In a producer proxy's report, beside the kinds: the topics' number such that every send that began before it has its
+outcome."""
 
 
 @dataclass(frozen=True)

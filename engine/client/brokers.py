@@ -84,11 +84,15 @@ class Broker(BrokerGroup):
     def wait_answered(self, deadline_s: float) -> bool:
         """Block until all messages taken so far have their answers; False when they have not at the deadline."""
         since_s = time.monotonic()
-        while any((taken_at := lane.oldest_taken_at) is not None and taken_at <= since_s for lane in self.append.lanes):
+        while not self.has_answered_before(since_s):
             if time.monotonic() >= deadline_s:
                 return False
             gevent.sleep(LOOK_S)
         return True
+
+    def has_answered_before(self, since_s: float) -> bool:
+        """Whether all messages that were taken up to then, in monotonic seconds, have their answers."""
+        return all((taken_at := lane.oldest_taken_at) is None or taken_at > since_s for lane in self.append.lanes)
 
     def number_lanes(self) -> None:
         """Pass the group's new number to the lanes."""

@@ -176,7 +176,8 @@ class SendService:
             self._checks.check(pending, principal, call.durability, is_request=True)
         self._limit(connection, principal, open_ones([pending]), _timeout_s(call))
         self._refuse_fenced(open_ones([pending]))
-        if pending.is_open and self._resolved(call, principal, [pending]):
+        self._refuse_fenced(self._resolved(call, principal, open_ones([pending])))
+        if pending.is_open:
             ((group, members),) = grouped([pending], call.durability).items()
             if admitted(group, members):
                 self._ask_admitted(connection, principal.app, call, pending, group)

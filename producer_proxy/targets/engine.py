@@ -3,6 +3,7 @@
 The hot path uses the same lanes and topics without this object.
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 from common.config.definitions import TopicDefinition
@@ -93,6 +94,14 @@ class EngineTarget(SendTarget):
     @property
     def idle(self) -> bool:
         return self._brokers.idle and not self._claims.open
+
+    def sent_mark(self) -> float:
+        """The present, in monotonic seconds."""
+        return time.monotonic()
+
+    def is_sent(self, mark: float) -> bool:
+        """Whether the engine has answered every message that was submitted up to then, or its link has broken."""
+        return not self._claims.open and all(each.has_answered_before(mark) for each in self._brokers.listed)
 
     @property
     def queue_limits(self) -> list[QueueLimit]:

@@ -125,14 +125,14 @@ class KafkaTarget(SendTarget):
     def idle(self) -> bool:
         return not self._waiting and not self._open
 
-    def newest_request(self) -> int:
+    def sent_mark(self) -> float:
         """The number of the newest request, once all that was submitted is in one."""
         self._flush()
         return self._last
 
-    def has_answers_up_to(self, number: int) -> bool:
+    def is_sent(self, mark: float) -> bool:
         """Whether the bridge has answered these requests, or the link has broken: an outcome of TIMEOUT is no answer."""
-        return not self._open or next(iter(self._open)) > number
+        return not self._open or next(iter(self._open)) > mark
 
     def health(self) -> bool | str:
         return Note(fault) if (fault := self._fault()) else True

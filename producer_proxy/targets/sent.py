@@ -1,12 +1,12 @@
-"""Reports up to which configuration the sends to Kafka clusters have their outcomes.
+"""Reports up to which configuration the sends have their outcomes.
 
 A migration plan that has fenced topics waits for it: a send that has passed the checks before the fence may still be on
-its way to Kafka, and its caller's TIMEOUT says nothing about that. The bridge answers each request once its outcome is
-known, or its link breaks.
+its way, and its caller's TIMEOUT says nothing about that. The engine and the Kafka bridge answer each request once its
+outcome is known, or their link breaks. Delayed messages are not counted: they are no messages of their topic yet.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import gevent
 
@@ -15,12 +15,17 @@ from common.config.store import SENT
 LOOK_S = 0.01
 
 
-class NumberedTarget(Protocol):
-    """A KafkaTarget."""
+@runtime_checkable
+class MarkingTarget(Protocol):
+    """An EngineTarget or a KafkaTarget."""
 
-    def newest_request(self) -> int: ...
+    def sent_mark(self) -> float:
+        """A mark behind all that was submitted until now."""
+        ...
 
-    def has_answers_up_to(self, number: int) -> bool: ...
+    def is_sent(self, mark: float) -> bool:
+        """Whether everything before the mark has its outcome."""
+        ...
 
 
 class SentReport:
@@ -32,12 +37,12 @@ class SentReport:
     """
 
     def __init__(
-        self, targets: Callable[[], Iterable[NumberedTarget]], version: Callable[[], int],
+        self, targets: Callable[[], Iterable[MarkingTarget]], version: Callable[[], int],
         report: Callable[[], object],
     ) -> None:  # fmt: skip
         self._targets, self._version, self._report = targets, version, report
         self._sent = 0
-        self._waiting: tuple[int, list[tuple[NumberedTarget, int]]] | None = None
+        self._waiting: tuple[int, list[tuple[MarkingTarget, float]]] | None = None
         self._looking: Any = None
 
     def numbers(self) -> dict[str, int]:
@@ -46,8 +51,8 @@ class SentReport:
 
     def follow(self) -> None:
         """Take note of a change of the configuration, before it is reported as applied."""
-        barriers = [(each, each.newest_request()) for each in self._targets()]
-        self._waiting = (self._version(), barriers)
+        marks = [(each, each.sent_mark()) for each in self._targets()]
+        self._waiting = (self._version(), marks)
         if not self._settle() and self._looking is None:
             self._looking = gevent.get_hub().loop.timer(LOOK_S, LOOK_S)
             self._looking.start(self._look)
@@ -62,8 +67,8 @@ class SentReport:
         """Whether nothing of before the last change is open; then the report may say so."""
         if self._waiting is None:
             return True
-        version, barriers = self._waiting
-        if not all(target.has_answers_up_to(number) for target, number in barriers):
+        version, marks = self._waiting
+        if not all(target.is_sent(mark) for target, mark in marks):
             return False
         self._sent, self._waiting = version, None
         return True

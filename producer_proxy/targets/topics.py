@@ -9,8 +9,8 @@ from common.contract import Code
 from common.wire.calls import Message
 from producer_proxy.admission.fences import Fences
 from producer_proxy.targets.base import ResolveError, SendTarget
-from producer_proxy.targets.kafka import KafkaTarget
 from producer_proxy.targets.kafka_homes import KafkaHomes
+from producer_proxy.targets.sent import MarkingTarget
 
 
 class TopicView(Protocol):
@@ -61,9 +61,10 @@ class Targets:
     def all(self) -> list[SendTarget]:
         return list(dict.fromkeys((self.default, *self._by_topic.values(), *self._kafka.all)))
 
-    def of_kafka(self) -> list[KafkaTarget]:
-        """Targets in use that are Kafka clusters."""
-        return self._kafka.all
+    @property
+    def marking(self) -> list[MarkingTarget]:
+        """Targets in use that tell which messages have their outcomes."""
+        return [each for each in self.all if isinstance(each, MarkingTarget)]
 
     def close(self) -> None:
         """Close all targets."""

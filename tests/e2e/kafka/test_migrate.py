@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import subprocess
 import threading
 import time
 from contextlib import closing
@@ -20,7 +21,7 @@ from engine.link.read import ReadAnswer, ReadPosition, ReadQuestion
 from engine.link.record import read_record
 from penstock.up.directory import ADMIN_KEY
 from tests.e2e.kafka.test_homes import Sender
-from tests.e2e.running import RunningPenstock
+from tests.e2e.running import PENSTOCK, RunningPenstock
 from tests.services.kafka import KafkaBrokers
 from tests.services.plain_copier import PlainCopier
 from tests.waiting import until
@@ -218,8 +219,11 @@ def test_a_cut_under_load_loses_and_doubles_nothing_and_keeps_the_order_of_every
     dry = move.told("cut", "shop", "--dry-run")
     assert [each["sub_step"] for each in dry][-2:] == ["switch", "followed"]
     assert move.home("orders") == "kafka:main", "a dry run changes nothing"
+    kill_behind_the_fence(move)
+    status = move.told("status", "shop")
+    assert status["course"] == "cut" and "no process is at work: use resume" in status["waits_for"]
     began = time.monotonic()
-    assert move.told("cut", "shop")["step"] == "cut"
+    assert move.told("resume", "shop")["step"] == "cut"
     print(f"cut in {time.monotonic() - began:.1f} s; codes {load.codes}")
     load.wait_for_more(50)
     sent = load.stop()
@@ -238,6 +242,15 @@ def test_a_cut_under_load_loses_and_doubles_nothing_and_keeps_the_order_of_every
     with closing(open_driver().admin(move.connection)) as admin:
         ends = admin.offsets([Partition("orders", number) for number in range(3)], END)
     assert tuple(ends[Partition("orders", number)] for number in range(3)) == tuple(shown["cut"]["kafka_ends"])
+
+
+def kill_behind_the_fence(move):
+    """Begin the cut, and kill its process once the fence is set."""
+    line = [*PENSTOCK, "migrate", "cut", "shop", "--data", str(move.penstock.data)]
+    process = subprocess.Popen(line, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    with process:
+        assert any("cut: sent" in told for told in process.stderr), "it ended before"
+        process.kill()
 
 
 def test_the_soak_begins_the_copies_back_and_a_retired_plan_leaves_the_topics_in_the_engine(move):

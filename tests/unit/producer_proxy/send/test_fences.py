@@ -80,6 +80,20 @@ def test_sends_of_before_a_change_are_reported_only_once_the_bridge_has_answered
     wait_until(lambda: numbers()[SENT] == desk.view.version["topic"])
 
 
+def test_sends_to_an_engine_that_hangs_are_reported_only_once_it_has_answered_them(desk):
+    assert codes(desk.send(Message(topic="orders"))) == [Code.OK]
+    numbers = desk.proxy._sent.numbers
+    wait_until(lambda: numbers()[SENT] == desk.view.version["topic"])
+    desk.engine.go.clear()
+    assert codes(desk.send(Message(topic="orders"), timeout_ms=50)) == [Code.TIMEOUT]
+    before = numbers()[SENT]
+    set_fence(desk, "orders", FENCE)
+    assert codes(desk.send(Message(topic="orders"))) == [Code.FENCED]
+    assert numbers()[SENT] == before < desk.view.version["topic"]
+    desk.engine.go.set()
+    wait_until(lambda: numbers()[SENT] == desk.view.version["topic"])
+
+
 class View:
     """A configuration with one topic."""
 
