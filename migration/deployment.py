@@ -15,13 +15,15 @@ from common.config.errors import VersionConflict
 from common.config.store import SENT, ConfigStore
 from common.config.text_values import KAFKA_HOME
 from common.kafka.base import ClusterAdmin
+from common.kafka.records import Partition
 from engine.link.copy import SourceState
 from migration import effects
 from migration.entries import marks
 from migration.facts import IN_ENGINE, IN_KAFKA, MISSING, Facts, TopicFacts
 from migration.plan import MigrationPlan
-from migration.positions import CopiedTopic, kafka_ends, source_faults
+from migration.positions import CopiedTopic, KafkaEnds, kafka_ends, source_faults
 from migration.states import Do, PlanState
+from migration.tails import CopyTails
 
 PRODUCERS = "producer_proxy@"
 REVERSE_GROUP = "penstock.copy."
@@ -41,13 +43,15 @@ class Deployment:
     Args:
         kafka: opens the plan's cluster at the first use.
         engine: of its queues.
+        tails: moves positions over what holds nothing to copy; None: they stay.
         progress: called with a sentence after each effect.
     """
 
     def __init__(
         self, admin: Administrator, plan: MigrationPlan, kafka: Callable[[], ClusterAdmin], engine: EngineSide,
-        progress: Callable[[str], object] = lambda sentence: None,
+        progress: Callable[[str], object] = lambda sentence: None, tails: CopyTails | None = None,
     ) -> None:  # fmt: skip
+        self._tails = tails
         self._admin, self._plan, self._kafka, self._engine, self._progress = admin, plan, kafka, engine, progress
 
     @property
@@ -94,12 +98,13 @@ class Deployment:
         kafka = kafka_ends(self._kafka(), {name: each.queues for name, each in asked.items()})
         returned = self._kafka().group_offsets(REVERSE_GROUP + self._plan.name) if any_out(topics) else {}
         found, copied = dict(topics), self._engine.copied(list(asked.values()))
+        positions = self._passed(copied, kafka)
         for name, topic in asked.items():
             rows = copied[name]
             known = bool(rows) and all(each.number for each in rows)
             found[name] = replace(
                 topics[name], kafka_ends=kafka.ends[name], stable_ends=kafka.stable[name],
-                copied_in=tuple(each.next for each in rows) if known else (), faults=source_faults(rows),
+                copied_in=tuple(positions[Partition(name, n)] for n in range(topic.queues)) if known else (), faults=source_faults(rows),
                 copied_ends=tuple(each.end for each in rows),
             )  # fmt: skip
             if topics[name].is_moved:
@@ -111,6 +116,15 @@ class Deployment:
                     copied_out=tuple(out[n] for n in range(topic.queues)) if len(out) == topic.queues else (),
                 )  # fmt: skip
         return found
+
+    def _passed(self, copied: Mapping[str, Sequence[SourceState]], kafka: KafkaEnds) -> dict[Partition, int]:
+        """The positions of the copies, moved over what holds nothing to copy."""
+        positions = {
+            Partition(name, queue): each.next for name, rows in copied.items() for queue, each in enumerate(rows)
+        }
+        if self._tails is None:
+            return positions
+        return self._tails.passed(positions, {each: kafka.stable[each.topic][each.number] for each in positions})
 
     def perform(self, item: Do, state: PlanState) -> None:
         """Do a work item. A conflict with another writer ends it early, without an error."""

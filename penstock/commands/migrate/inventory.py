@@ -5,9 +5,8 @@ from typing import Any
 
 import click
 
-from common.kafka.base import EARLIEST, END, ReaderOptions
+from common.kafka.base import EARLIEST, END
 from common.kafka.records import Partition
-from kafka_bridge.connecting import connection_of, driver_of
 from migration.inventory import FoundTopic, find_groups, find_topics, notes, objections
 from migration.sampling import TopicSample, sample
 from penstock.commands.exits import Command
@@ -71,8 +70,7 @@ def _samples(kafka: OpenedKafka, found: list[FoundTopic], count: int) -> dict[st
             f"--sample: {len(wanted):,} partitions: use --prefix for at most {SAMPLED_PARTITIONS_MAX:,}"
         )
     ends, firsts = kafka().offsets(wanted, END), kafka().offsets(wanted, EARLIEST)
-    definition = kafka.definition()
-    reader = driver_of(definition).reader(connection_of(definition), ReaderOptions())
+    reader = kafka.reader()
     try:
         return sample(
             reader, {each: at or 0 for each, at in ends.items()}, {each: at or 0 for each, at in firsts.items()}, count

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +12,7 @@ from common.admin import kafka_clusters
 from common.admin.administrator import Administrator
 from common.clock import SystemClock
 from common.config.definitions import KafkaClusterDefinition
-from common.kafka.base import ClusterAdmin
+from common.kafka.base import ClusterAdmin, PartitionReader, ReaderOptions
 from common.kafka.errors import KafkaFault
 from engine.client.admin import AdminError
 from kafka_bridge.connecting import connection_of, driver_of
@@ -24,6 +24,7 @@ from migration.plan import MigrationPlan
 from migration.positions import EnginePositions
 from migration.run import CourseRun
 from migration.sub_steps import GATES
+from migration.tails import CopyTails
 from penstock.commands import engines
 from penstock.commands.exits import UNAVAILABLE, Command, CommandError, code_for_contract
 from penstock.commands.instance import Instance, administration, instance_options
@@ -49,6 +50,11 @@ class OpenedKafka:
     def definition(self) -> KafkaClusterDefinition:
         """Raises EntryNotFound."""
         return kafka_clusters.show(self._admin, self._cluster)[0]
+
+    def reader(self) -> PartitionReader:
+        """A reader of committed records; its owner closes it."""
+        definition = self.definition()
+        return driver_of(definition).reader(connection_of(definition), ReaderOptions())
 
     def __call__(self) -> ClusterAdmin:
         if self._client is None:
@@ -78,9 +84,12 @@ def deployment_of(
     instance: Instance, admin: Administrator, plan: MigrationPlan, progress: Callable[[str], object]
 ) -> Iterator[Deployment]:
     """The world of a plan. Errors of Kafka and of engines become the command's."""
-    with opened_kafka(admin, plan.cluster) as kafka, engines.connected(instance) as links:
+    with (
+        opened_kafka(admin, plan.cluster) as kafka, engines.connected(instance) as links,
+        closing(CopyTails(kafka.reader)) as tails,
+    ):  # fmt: skip
         try:
-            yield Deployment(admin, plan, kafka, EnginePositions(links), progress)
+            yield Deployment(admin, plan, kafka, EnginePositions(links), progress, tails)
         except AdminError as error:
             raise CommandError(f"engine: {error}", code_for_contract(error.code)) from error
 

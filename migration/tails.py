@@ -1,0 +1,74 @@
+"""The tail of a partition behind a copy: whether it holds a record at all.
+
+A copier's position is in the engine's log, with the last record that was copied. Control records and aborted ones behind
+it move no position, so the position may stay below the partition's end for ever. Where a copy has stalled, the tail is
+read: up to its first record, everything counts as copied.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+
+from common.kafka.base import PartitionReader
+from common.kafka.records import Partition
+
+WAIT_S = 1.0
+
+
+class CopyTails:
+    """
+    Args:
+        open_reader: opens a reader of committed records, at the first tail.
+    """
+
+    def __init__(self, open_reader: Callable[[], PartitionReader]) -> None:
+        self._open_reader = open_reader
+        self._reader: PartitionReader | None = None
+        self._before: dict[Partition, int] = {}
+        self._passed: dict[Partition, tuple[int, int, bool]] = {}
+
+    def passed(self, copied: Mapping[Partition, int], ends: Mapping[Partition, int]) -> dict[Partition, int]:
+        """The positions, moved to the first record that is not copied, or to the end where there is none.
+
+        A partition is read once its position has not moved since the last call. Blocks for WAIT_S at most.
+
+        Args:
+            ends: stable ends; a tail is not read beyond them.
+        Raises:
+            KafkaFault
+        """
+        stalled = {each: at for each, at in copied.items() if at < ends[each] and self._before.get(each) == at}
+        self._before = dict(copied)
+        found = dict(copied)
+        wanted: dict[Partition, int] = {}
+        for each, at in stalled.items():
+            begun, reached, is_record = self._passed.get(each, (-1, -1, False))
+            if begun != at:
+                self._passed[each] = (at, at, False)
+                wanted[each] = at
+            elif not is_record and reached < ends[each]:
+                wanted[each] = reached
+        if wanted:
+            self._read(wanted, ends)
+        return found | {each: self._passed[each][1] for each in stalled}
+
+    def _read(self, wanted: dict[Partition, int], ends: Mapping[Partition, int]) -> None:
+        if self._reader is None:
+            self._reader = self._open_reader()
+        self._reader.assign(wanted)
+        deadline = time.monotonic() + WAIT_S
+        while wanted and time.monotonic() < deadline:
+            for fetched in self._reader.poll(0.1):
+                each = fetched.partition
+                if each not in wanted:
+                    continue
+                begun = self._passed[each][0]
+                is_record = bool(fetched.offsets)
+                reached = fetched.offsets[0] if is_record else fetched.next_offset
+                self._passed[each] = (begun, reached, is_record)
+                if is_record or reached >= ends[each]:
+                    del wanted[each]
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
