@@ -1,7 +1,7 @@
 """The world of one plan: gathers the facts from configuration, Kafka and engine, and performs work items.
 
-Every work item reads what is, does what is missing and writes by compare-and-set. A conflict is no error: whoever was
-faster is seen in the next facts.
+Every work item reads what is, does what is missing and writes by compare-and-set. A conflict is no error: the next
+facts show what another writer has done.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -113,7 +113,7 @@ class Deployment:
                 out = {each.number: at for each, at in returned.items() if each.topic == name}
                 found[name] = replace(
                     found[name], engine_ends=tuple(held.get(n, firsts[n]) for n in range(topic.queues)),
-                    copied_out=tuple(out[n] for n in range(topic.queues)) if len(out) == topic.queues else (),
+                    copied_out=tuple(out.get(n, firsts[n]) for n in range(topic.queues)),
                 )  # fmt: skip
         return found
 

@@ -26,7 +26,7 @@ TEXTS: Mapping[str, SubStepText] = {
     "fence": SubStepText("fences {topics} topics: senders get FENCED, or BUFFERED, for {fence} s at most", "at once"),
     "fenced_everywhere": SubStepText("waits until every process has applied the fence", f"{APPLIED_MS_MAX // 1000} s"),
     "sent": SubStepText("waits until sends of before the fence have their outcomes", "up to 30 s"),
-    "quiet": SubStepText("checks that nobody writes behind the fence", f"{QUIET_MS_MIN} ms"),
+    "quiet": SubStepText("checks that no record comes behind the fence", f"{QUIET_MS_MIN} ms"),
     "drained": SubStepText("waits until the other side has every record", "seconds"),
     "switch": SubStepText("changes the home, records the place and removes the fence", "at once"),
     "followed": SubStepText("waits until every process has applied the new home", "seconds"),

@@ -19,7 +19,7 @@ class TopicFacts:
         has_copy_in, has_copy_out: whether the plan's copy is in the configuration.
         kafka_ends, engine_ends: end offsets by partition and queue; empty: not asked for.
         copied_in: per partition, the offset up to which the engine has it; empty: unknown, or no source is accepted.
-        copied_out: per queue, the offset up to which Kafka has it; empty: unknown.
+        copied_out: per queue, the offset up to which Kafka has it; empty: not asked for.
         stable_ends: per partition, up to where readers of committed records see it. A copy cannot pass it.
         cut_ms: time of the last cut; 0: there was none.
         cut_firsts: where the engine's own messages begin, from the record of the last cut; empty: there was none.

@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import Protocol
 
 from common.clock import Clock
-from common.config.errors import VersionConflict
+from common.config.errors import InvalidDefinition, VersionConflict
 from common.quoting import quoted
 from migration.entries import PlanEntry, PlanStore
 from migration.errors import PlanRefused
 from migration.facts import Facts, Rules
 from migration.plan import BUILT_RECIPES
-from migration.states import Do, PlanState, Refuse, Wait, Write, begin
+from migration.states import UNFENCE, Do, PlanState, Refuse, Wait, Write, begin, give_up
 from migration.sub_steps import decide, leaving, left_ends
 
 LOOK_S = 0.1
@@ -79,7 +79,7 @@ class CourseRun:
             if isinstance(decision, Write):
                 self._take(decision.state)
             elif isinstance(decision, Do):
-                self._world.perform(decision, self.entry.state)
+                self._perform(decision)
             else:
                 assert isinstance(decision, Wait)
                 self._tell(decision.sentence)
@@ -87,6 +87,15 @@ class CourseRun:
         if self.entry.state.reason:
             raise PlanRefused(f"plan {quoted(self.entry.plan.name)}: {self.entry.state.reason}")
         return self.entry
+
+    def _perform(self, item: Do) -> None:
+        """Do a work item. One that is impossible ends the course: what is fenced must not wait for a person."""
+        try:
+            self._world.perform(item, self.entry.state)
+        except (PlanRefused, InvalidDefinition) as refused:
+            if self.entry.state.course == UNFENCE:
+                raise
+            self._take(give_up(self.entry.state, str(refused)))
 
     @property
     def rules(self) -> Rules:

@@ -107,8 +107,10 @@ def _gates(state: PlanState, facts: Facts, rules: Rules) -> Answer:
     if faults := _faults(facts, rules):
         return Refuse(faults)
     if state.is_leaving_engine:
-        unknown = [name for name, each in leaving(state, facts).items() if each.behind_out is None]
-        return Wait(f"the reverse copy of {shown(unknown)} has not begun") if unknown else None
+        total = sum(each.behind_out or 0 for each in leaving(state, facts).values())
+        if total <= rules.lag_messages or LAG in rules.accepted:
+            return None
+        return Wait(f"the copy back lacks {total:,} messages, at most {rules.lag_messages:,} may be missing")
     waits = None if LAG in rules.accepted else _lag(facts, rules)
     return Refuse(waits) if waits else None
 

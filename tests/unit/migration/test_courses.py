@@ -134,7 +134,24 @@ def test_a_topic_that_is_the_engines_already_is_refused_and_the_plan_can_be_abor
     go(world, "abort")
 
 
-def test_a_fence_that_nobody_lifts_ends_by_itself(world):
+def test_a_rollback_that_an_entry_forbids_is_given_up_by_its_field_and_nothing_stays_fenced(world):
+    go(world, *WAY)
+    found = world.store.get("topic", "pay")
+    world.store.put("topic", "pay", {**found.value, "durability": "fsync"}, found.version)
+    with pytest.raises(PlanRefused, match='topic "pay": durability: fsync is not possible on a Kafka home'):
+        go(world, "rollback")
+    assert {each.fence for each in world.definitions().values()} == {None}
+    assert (world.state.step, world.state.course) == (PlanStep.SOAKING, "")
+
+
+def test_a_copy_of_an_operator_is_not_taken_over(world):
+    world.store.put("copy_in", "pay", {"cluster": "main"}, 0)
+    with pytest.raises(PlanRefused, match="copy_in pay: a copy that is not of this plan"):
+        go(world, "start")
+    assert world.store.get("copy_in", "pay").value == {"cluster": "main"}
+
+
+def test_a_fence_that_no_command_lifts_ends_by_itself(world):
     go(world, "start", "verify", "fence")
     for _ in range(400):
         world.turn()

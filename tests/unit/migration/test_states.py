@@ -65,6 +65,14 @@ def test_the_lag_is_told_with_numbers_and_the_worst_topic():
     assert unknown == Wait("the copy of orders has not begun: is a Kafka bridge running?")
 
 
+def test_a_rollback_waits_until_the_copy_back_is_near_before_it_fences():
+    moved = replace(OWN, home=IN_ENGINE, is_moved=True, engine_ends=(30, 1), copied_out=(10, 1))
+    assert decide(at("rollback", "gates"), facts(moved), RULES) == Wait(
+        "the copy back lacks 20 messages, at most 10 may be missing"
+    )
+    assert decide(at("rollback", "gates"), facts(replace(moved, copied_out=(25, 1))), RULES).state.sub_step == "fence"
+
+
 def test_records_of_open_transactions_do_not_count_for_the_gate_and_hold_the_cut():
     hanging = facts(replace(OWN, fence="shop.1", kafka_ends=(9, 5), stable_ends=(5, 5)))
     assert isinstance(decide(at("verify", "caught_up"), hanging, replace(RULES, lag_messages=0)), Write)
@@ -117,7 +125,7 @@ def test_a_dry_run_has_a_row_per_sub_step_with_the_plans_numbers_and_the_way_bac
     assert (told["drained"]["undo"], told["switch"]["undo"]) == ("lifts the fence by itself", "rollback")
 
 
-def test_a_status_says_what_is_next_and_whether_anybody_is_at_work():
+def test_a_status_says_what_is_next_and_whether_a_process_is_at_work():
     assert waits_for(PlanState("shop"), facts(), RULES, False) == "an operator: start is next"
     assert waits_for(PlanState("shop", PlanStep.RETIRED), facts(), RULES, False) == "nothing: it has ended"
     told = waits_for(at("start", "applied"), facts(late=("engine@x",)), RULES, False)

@@ -186,7 +186,7 @@ class World:
             self.returned[name, queue] = at
 
     def turn(self, seconds=0.1) -> None:
-        """A moment in which everybody but the operator goes on a little."""
+        """A moment in which all but the operator go on a little."""
         self.clock.advance(int(seconds * 1000))
         for name in self.plan.topic_names:
             if self.is_busy and self.random.random() < 0.5:
