@@ -9,21 +9,19 @@ from contextlib import closing
 
 import pytest
 
-from common.contract import Code, Message, decode_struct
-from common.kafka.base import END, NewKafkaTopic
+from common.contract import Code, Message
+from common.kafka.base import END, NewKafkaTopic, ProducerOptions, ReaderOptions
 from common.kafka.connection import KafkaConnection
 from common.kafka.drivers import open_driver
-from common.kafka.records import Partition
+from common.kafka.records import OutgoingRecords, Partition
 from common.names import stored_name
 from engine.client.admin import AdminClient
-from engine.link.operations import READ
-from engine.link.read import ReadAnswer, ReadPosition, ReadQuestion
-from engine.link.record import read_record
+from migration.deployment import REVERSE_GROUP
 from penstock.up.directory import ADMIN_KEY
 from tests.e2e.kafka.test_homes import Sender
 from tests.e2e.running import PENSTOCK, RunningPenstock
 from tests.services.kafka import KafkaBrokers
-from tests.services.plain_copier import PlainCopier
+from tests.services.plain_copier import PlainCopier, PlainReverseCopier, messages_of
 from tests.waiting import until
 
 PARTITIONS = {"orders": 3, "pay": 1, "spare": 1}
@@ -68,13 +66,35 @@ class Move:
         path.write_text(text)
         return str(path)
 
+    def place(self):
+        """Where copiers work: the cluster, the engine with its key, and the configuration."""
+        key = (self.folder / "data" / ADMIN_KEY).read_bytes()
+        return self.connection, self.penstock.engine, key, (self.folder / "data" / "config").as_uri()
+
     def copier(self, *names):
-        made = PlainCopier(
-            self.connection, self.penstock.engine, (self.folder / "data" / ADMIN_KEY).read_bytes(),
-            (self.folder / "data" / "config").as_uri(), {name: PARTITIONS[name] for name in names},
-        )  # fmt: skip
+        made = PlainCopier(*self.place(), {name: PARTITIONS[name] for name in names})
         made.start()
         return made
+
+    def records(self, topic):
+        """Kafka's records as (partition, key, id), in the order of each partition."""
+        wanted = [Partition(topic, number) for number in range(PARTITIONS[topic])]
+        found = []
+        with closing(open_driver().admin(self.connection)) as admin:
+            ends = admin.offsets(wanted, END)
+        with closing(open_driver().reader(self.connection, ReaderOptions())) as reader:
+            reader.assign(dict.fromkeys(wanted, 0))
+
+            def read():
+                for each in reader.poll(0.2):
+                    rows = zip(each.keys, each.headers, strict=True)
+                    found.extend(
+                        (each.partition.number, key, dict(headers)["penstock-id"].decode()) for key, headers in rows
+                    )
+                return all(at >= ends[each] for each, at in reader.positions().items())
+
+            until(read, f"the records of {topic}", 60.0)
+        return found
 
     def stored(self, topic):
         """The engine's messages as (queue, key, id), in the order of each queue."""
@@ -100,36 +120,24 @@ class Move:
 def queue_of(link, name, queue):
     """(key, id) of each message of a queue."""
     offset = 0
-    while True:
-        question = ReadQuestion([ReadPosition(name, queue, offset=offset)], 1000, 1 << 20)
-        code, payload = link.call(READ, question.encode())
-        assert code == 0, payload
-        pieces = ReadAnswer.decode(payload).pieces()
-        count = 0
-        for piece in pieces:
-            at = 0
-            for _ in range(piece.count):
-                record, at = read_record(piece.records, at)
-                message = decode_struct(Message, record.message)
-                yield message.key, message.id
-                count += 1
-        if not count:
-            return
-        offset += count
+    while page := list(messages_of(link, name, queue, offset)):
+        yield from ((message.key, message.id) for message, _ in page)
+        offset += len(page)
 
 
 class SteadyLoad:
     """Sends numbered messages with keys one by one, as a caller that retries 2xx codes with the same id."""
 
-    def __init__(self, move, topic) -> None:
+    def __init__(self, move, topic, first=0) -> None:
         self.ok: list[str] = []
+        self._first = first
         self.codes: dict[int, int] = {}
         self._sender, self._topic, self._stopping = Sender(move.penstock, move.application), topic, threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        for number in itertools.count():
+        for number in itertools.count(self._first):
             name = f"m{number:06d}"
             while True:
                 (result,) = self._sender.send(Message(topic=self._topic, id=name, key=f"k{number % KEYS}", body=b"b"))
@@ -212,6 +220,7 @@ def test_an_aborted_plan_leaves_topics_at_kafka_and_no_copies(move):
 def test_a_cut_under_load_loses_and_doubles_nothing_and_keeps_the_order_of_every_key(move):
     with closing(Sender(move.penstock, move.application)) as sender:
         until(lambda: sender.send(Message(topic="pay", id="first"))[0].code == Code.OK, "the bridge serves", 60.0)
+    write_in_a_transaction(move)
     load = SteadyLoad(move, "orders")
     copier = move.copier("orders", "pay")
     load.wait_for_more(50)
@@ -244,6 +253,20 @@ def test_a_cut_under_load_loses_and_doubles_nothing_and_keeps_the_order_of_every
     assert tuple(ends[Partition("orders", number)] for number in range(3)) == tuple(shown["cut"]["kafka_ends"])
 
 
+def write_in_a_transaction(move):
+    """Write a record whose transaction leaves a control record at the end of its partition, which no copy has."""
+    options, results = ProducerOptions(transactional_id="teller"), []
+    producer = open_driver().producer(move.connection, options)
+    try:
+        producer.partitions("pay")
+        producer.begin()
+        producer.produce(OutgoingRecords(["pay"], [0], [-1], [b"k"], [b"v"], [()]), results.append)
+        producer.commit({}, "")
+    finally:
+        producer.close(10.0)
+    assert results[0].all_stored
+
+
 def kill_behind_the_fence(move):
     """Begin the cut, and kill its process once the fence is set."""
     line = [*PENSTOCK, "migrate", "cut", "shop", "--data", str(move.penstock.data)]
@@ -253,11 +276,35 @@ def kill_behind_the_fence(move):
         process.kill()
 
 
-def test_the_soak_begins_the_copies_back_and_a_retired_plan_leaves_the_topics_in_the_engine(move):
+def test_a_rollback_under_load_brings_every_message_back_to_kafka(move):
     assert "it is cut: abort is possible when" in move.migrate("abort", "shop", code=4)
+    load = SteadyLoad(move, "orders", first=500_000)
     assert move.told("soak", "shop")["step"] == "soaking"
-    assert move.told("status", "shop")["waits_for"] == "an operator: retire is next"
-    history = move.told("status", "shop", "--history")
-    assert "now soaking" in [each["what"] for each in history]
-    assert move.told("retire", "shop")["step"] == "retired"
-    assert move.home("orders") == "engine"
+    returning = PlainReverseCopier(*move.place(), ["orders", "pay"], REVERSE_GROUP + "shop")
+    returning.start()
+    load.wait_for_more(50)
+    assert move.told("rollback", "shop")["step"] == "copying"
+    load.wait_for_more(20)
+    sent = load.stop()
+    returning.stop()
+    assert (move.home("orders"), move.told_topic("orders")["cut"]["epoch"]) == ("kafka:main", 2)
+    found = move.records("orders")
+    assert set(sent) <= {each for _, _, each in found}, "a message that was OK is missing"
+    own = [each for each in found if each[2] in set(sent)]
+    assert len(own) == len(set(own)), "a message is doubled"
+    for key in {key for _, key, _ in own}:
+        names = [each for _, other, each in own if other == key]
+        assert names == sorted(names), f"the order of {key}"
+    assert load.codes.get(Code.FENCED, 0) > 0, "the load met the fence"
+
+
+def test_a_retired_plan_leaves_its_topic_in_the_engine_without_copies(move):
+    text = PLAN.replace("shop", "small").replace("[orders, pay]", "[spare]")
+    move.told("plan", move.plan_file(text, "small.yaml"), "--accept", "lone-replica")
+    move.told("start", "small")
+    copier = move.copier("spare")
+    for command, step in (("verify", "verified"), ("cut", "cut"), ("soak", "soaking"), ("retire", "retired")):
+        assert move.told(command, "small")["step"] == step
+    copier.stop()
+    assert move.home("spare") == "engine"
+    assert "now retired" in [each["what"] for each in move.told("status", "small", "--history")]
