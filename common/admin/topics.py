@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from common.admin import administrator as verbs
 from common.admin.administrator import Administrator, OnUnreadable
-from common.admin.errors import AlreadyExist
+from common.admin.errors import AlreadyExist, StateConflict
 from common.config.definitions import TopicDefinition
 from common.config.errors import InvalidDefinition, VersionConflict
 from common.config.setting import Changes
@@ -99,7 +99,14 @@ def delete(admin: Administrator, name: str) -> None:
     """Delete the definition, also one that this version cannot read: sends and pulls are rejected from then on.
 
     Stored messages stay until retention deletes them. A topic that is created again under the name does not have them.
+
+    Raises:
+        StateConflict: a migration plan has the topic.
     """
+    planned = admin.store.get("migration_topic", name)
+    if planned is not None:
+        plan = planned.value.get("plan")
+        raise StateConflict(f"topic {quoted(name)}: it is in migration plan {plan}: abort or retire that first")
     try:
         made_ms = verbs.get(admin, TopicDefinition, name)[0].made_ms
     except InvalidDefinition:

@@ -7,7 +7,7 @@ import yaml
 
 from common.clock import SystemClock
 from common.config import open_store
-from migration.entries import PlanStore
+from migration.entries import PlanStore, remove_mark, set_mark
 from migration.plan import parse_plan
 from migration.states import COMMANDS, COURSES
 from tests.unit.penstock.test_admin_commands import run  # noqa: F401
@@ -57,6 +57,17 @@ def test_the_status_of_all_plans_is_a_table_json_or_yaml(run, stored):  # noqa: 
 def test_the_history_says_who_and_what(run, stored):  # noqa: F811
     (row,) = json.loads(run("migrate", "status", "shop", "--history", "-o", "json").stdout)
     assert (row["who"], row["what"]) == ("cli:ann@desk", f"plan {stored.read('shop').plan.digest} stored")
+
+
+def test_a_topic_of_a_plan_is_not_deleted(run, tmp_path):  # noqa: F811
+    run("topic", "create", "orders")
+    store = open_store((tmp_path / "config").as_uri())
+    set_mark(store, "orders", "shop")
+    told = run("topic", "delete", "orders", code=4).stderr
+    assert "it is in migration plan shop: abort or retire that first" in told
+    remove_mark(store, "orders", "shop")
+    run("topic", "delete", "orders")
+    store.close()
 
 
 def test_a_plan_at_which_another_process_is_at_work_is_a_conflict(run, stored):  # noqa: F811
