@@ -46,12 +46,13 @@ def remove(admin: Administrator, name: str) -> None:
 
     Raises:
         EntryNotFound
-        StateConflict: it is the home of topics, whose messages could not be sent any more, or a copy uses it.
+        StateConflict: it is the home or the secondary of topics, whose messages could not be sent any more, or a copy
+            uses it.
     """
     if at_home := topics_of(admin, name):
         more = f" and {len(at_home) - SHOWN_MAX:,} more" if len(at_home) > SHOWN_MAX else ""
         raise StateConflict(
-            f"{thing(KafkaClusterDefinition.kind, name)}: it is the home of topics {', '.join(at_home[:SHOWN_MAX])}"
+            f"{thing(KafkaClusterDefinition.kind, name)}: it is the home or the secondary of topics {', '.join(at_home[:SHOWN_MAX])}"
             f"{more}: delete them first"
         )
     if copied := copies_of(admin, name):
@@ -69,12 +70,12 @@ def copies_of(admin: Administrator, name: str) -> list[str]:
 
 
 def topics_of(admin: Administrator, name: str) -> list[str]:
-    """The topics whose home the cluster is. Reads every topic."""
+    """The topics whose home or secondary the cluster is. Reads every topic."""
     found: list[str] = []
     after = ""
     while True:
         page = topics.list_topics(admin, "", after, PAGE, on_unreadable=lambda error: None)
-        found += [each.name for each in page if each.kafka_cluster == name]
+        found += [each.name for each in page if name in each.kafka_clusters]
         if len(page) < PAGE:
             return found
         after = page[-1].name

@@ -72,7 +72,9 @@ class HomeOfTopic(TextValue):
         return "engine or kafka:NAME"
 
     def check(self, checks: Checks, field: str, default: str) -> str:
-        value = checks.take(field, default)
+        return self._checked(checks, field, checks.take(field, default), default)
+
+    def _checked(self, checks: Checks, field: str, value: Any, default: str) -> str:
         if value == ENGINE_HOME:
             return ENGINE_HOME
         if not isinstance(value, str) or not value.startswith(KAFKA_HOME):
@@ -96,6 +98,15 @@ class OffsetList(TextValue):
         return OFFSETS.fullmatch(value) is not None
 
 
+@dataclass(frozen=True)
+class SecondaryOfTopic(HomeOfTopic):
+    """As HomeOfTopic, or empty: the topic has one side."""
+
+    def check(self, checks: Checks, field: str, default: str) -> str:
+        value = checks.take(field, default)
+        return "" if value == "" else self._checked(checks, field, value, default)
+
+
 def kafka_cluster_of(home: str) -> str | None:
-    """The name of the Kafka cluster that is a topic's home; None: the engine is."""
+    """The name of the Kafka cluster that is one side of a topic; None: the engine is, or there is no such side."""
     return home.removeprefix(KAFKA_HOME) if home.startswith(KAFKA_HOME) else None

@@ -135,7 +135,7 @@ def accept(
 @output_option
 @instance_options()
 def remove(instance: Instance, name: str, output: str) -> None:
-    """Remove cluster NAME. Exit code 4 while it is the home of topics."""
+    """Remove cluster NAME. Exit code 4 while it is a side of topics."""
     with administration(instance, changes=True) as admin:
         kafka_clusters.remove(admin, name)
     show_one({"removed": name}, output)

@@ -15,7 +15,7 @@ from common.config.definitions.common import (
 )
 from common.config.definitions.moves import CutRecord, Fence
 from common.config.setting import FIXED, GROWS, Option, setting
-from common.config.text_values import ENGINE_HOME, HomeOfTopic, OffsetList, kafka_cluster_of
+from common.config.text_values import ENGINE_HOME, HomeOfTopic, OffsetList, SecondaryOfTopic, kafka_cluster_of
 from common.config.values import NameList, OneOf, TextList, WholeNumber
 from common.dead_letters import PREFIX_RULE, is_dead_letter_topic
 from common.ids import ID_WINDOW_MS_MAX
@@ -175,6 +175,14 @@ class TopicDefinition(Definition):
         change=FIXED,
         option=None,
     )
+    secondary: str = setting(
+        "",
+        SecondaryOfTopic(),
+        "Write each message here too, after its home has it: to the engine, or to a Kafka cluster.",
+        unset="none: messages are in the topic's home alone",
+        more="Migration plans set it: they check that both sides fit, and end it; see docs/dual-write.md.",
+        option=None,
+    )
     fence: Fence | None = None
     cut: CutRecord | None = None
 
@@ -204,8 +212,14 @@ class TopicDefinition(Definition):
             checks.fault("required_groups", "the list is empty: name a group, or remove the bounds of the backlog")
         if self.kafka_cluster is not None:
             self._check_kafka_home(checks)
-        elif self.copy_from:
-            checks.fault("copy_from", "it is for topics whose home is Kafka")
+        if self.secondary:
+            self._check_secondary(checks)
+
+    def _check_secondary(self, checks: Checks) -> None:
+        if self.secondary == self.home:
+            checks.fault("secondary", f"{self.secondary} is the topic's home already: name the other side, or leave it empty")
+        elif ENGINE_HOME not in (self.secondary, self.home):
+            checks.fault("secondary", f"{self.secondary} beside {self.home}: one of both sides has to be the engine")
 
     def _check_kafka_home(self, checks: Checks) -> None:
         if self.durability not in KAFKA_DURABILITIES:
@@ -225,6 +239,11 @@ class TopicDefinition(Definition):
     def first_offsets(self) -> tuple[int, ...]:
         """`copy_from` as numbers; partitions beyond them are copied from their first record."""
         return tuple(map(int, self.copy_from.split(","))) if self.copy_from else ()
+
+    @property
+    def kafka_clusters(self) -> set[str]:
+        """The Kafka clusters that are its home or its secondary."""
+        return {name for side in (self.home, self.secondary) if (name := kafka_cluster_of(side)) is not None}
 
     @property
     def backlog_bounds(self) -> Bounds:
@@ -255,6 +274,8 @@ class FamilyDefinition(TopicDefinition):
         super().check_together(checks)
         if self.kafka_cluster is not None:
             checks.fault("home", "a family has no home in Kafka: create its topics one by one")
+        if self.secondary:
+            checks.fault("secondary", "a family has no second side: create its topics one by one")
 
     @property
     def prefix(self) -> str:

@@ -45,7 +45,7 @@ def test_a_cluster_that_is_the_home_of_topics_is_not_removed(run, admin):  # noq
     run("kafka", "add", "main", "--bootstrap", BOOTSTRAP)
     topics.create(admin, ["orders", "pay"], topics.TopicSettings(home="kafka:main"))
     error = run("kafka", "remove", "main", code=4).stderr
-    assert error.endswith('kafka "main": it is the home of topics orders, pay: delete them first\n')
+    assert error.endswith('kafka "main": it is the home or the secondary of topics orders, pay: delete them first\n')
 
 
 @pytest.mark.parametrize("kind", ["copy_in", "copy_out"])

@@ -37,6 +37,34 @@ def test_what_a_kafka_home_cannot_do_is_a_fault_of_the_topics_definition(value, 
     assert len(caught.value.faults) == 1 and caught.value.faults[0].startswith(fault)
 
 
+@pytest.mark.parametrize("value", [{"secondary": "kafka:main"}, {**AT_HOME, "secondary": "engine"}, {"secondary": ""}])
+def test_a_secondary_on_the_other_side_of_the_home_is_stored_and_read_again(value):
+    made = TopicDefinition.from_value("t", value)
+    assert TopicDefinition.from_value("t", made.to_value()) == made
+    assert made.kafka_clusters == ({"main"} if value["secondary"] else set())
+    assert ("secondary" in made.to_value()) == bool(value["secondary"])
+
+
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        ({"secondary": "engine"}, "secondary: engine is the topic's home already: name the other side, or leave it empty"),
+        ({**AT_HOME, "secondary": "kafka:main"}, "secondary: kafka:main is the topic's home already"),
+        ({**AT_HOME, "secondary": "kafka:b"}, "secondary: kafka:b beside kafka:main: one of both sides has to be the engine"),
+        ({"secondary": "kafka"}, 'secondary: "kafka" is not a home: use engine, or kafka: and the name of a Kafka'),
+    ],
+)
+def test_a_secondary_that_is_no_other_side_is_a_fault_of_the_topics_definition(value, fault):
+    with pytest.raises(InvalidDefinition) as caught:
+        TopicDefinition.from_value("t", value)
+    assert len(caught.value.faults) == 1 and caught.value.faults[0].startswith(fault)
+
+
+def test_a_family_has_no_secondary():
+    with pytest.raises(InvalidDefinition, match="secondary: a family has no second side: create its topics one by one"):
+        FamilyDefinition.from_value("a.*", {"secondary": "kafka:main"})
+
+
 def test_a_family_has_no_home_in_kafka():
     with pytest.raises(InvalidDefinition, match="home: a family has no home in Kafka: create its topics one by one"):
         FamilyDefinition.from_value("a.*", AT_HOME)
