@@ -6,6 +6,7 @@ from common.config.view import ConfigView
 from common.readiness import Note
 from kafka_bridge.cluster_client import ClusterClient, Drivers
 from kafka_bridge.connecting import driver_of
+from kafka_bridge.finding import Finder
 
 
 class Clusters:
@@ -13,10 +14,13 @@ class Clusters:
 
     Args:
         view: the configuration; clients follow its changes.
+    Attributes:
+        finder: searches records by their ids.
     """
 
     def __init__(self, view: ConfigView, drivers: Drivers = driver_of) -> None:
         self._view, self._drivers = view, drivers
+        self.finder = Finder(view, drivers)
         self._changing = threading.Lock()
         self._clients: list[ClusterClient] = []
         view.on_change(self._follow)
@@ -40,6 +44,7 @@ class Clusters:
 
     def close(self, timeout_s: float) -> None:
         """Close all clients at once, each within this time."""
+        self.finder.close()
         closers = [threading.Thread(target=each.close, args=(timeout_s,), daemon=True) for each in self.all]
         for each in closers:
             each.start()

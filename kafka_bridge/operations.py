@@ -1,9 +1,10 @@
-"""PRODUCE: requests of links to the clients of clusters, and their answers back."""
+"""PRODUCE and FIND: requests of links to the clients of clusters, and their answers back."""
 
 from common.contract import Code
 from common.kafka.records import NO_OFFSET
 from engine.link.codes import OK
-from engine.link.operations import PRODUCE
+from engine.link.find import decode_find
+from engine.link.operations import FIND, PRODUCE
 from engine.link.produce import ProducedResult, decode_produce, encode_produced
 from kafka_bridge.clusters import Clusters
 from kafka_bridge.link import BridgeLink
@@ -20,6 +21,10 @@ class Operations:
 
     def __init__(self, clusters: Clusters) -> None:
         self._clusters, self.is_stopping = clusters, False
+
+    def find(self, link: BridgeLink, request_id: int, payload: bytes) -> None:
+        """Serve FIND. Raises PayloadError."""
+        self._clusters.finder.find(decode_find(payload), lambda code, found: link.answer(FIND, request_id, code, found))
 
     def produce(self, link: BridgeLink, request_id: int, payload: bytes) -> None:
         """Serve PRODUCE. Raises PayloadError."""

@@ -11,7 +11,7 @@ import threading
 from common.address import Address
 from common.limited_log import LimitedLog
 from engine.link.codes import INVALID
-from engine.link.operations import PRODUCE
+from engine.link.operations import FIND, PRODUCE
 from kafka_bridge.clusters import Clusters
 from kafka_bridge.greeting import BridgeGreeting
 from kafka_bridge.link import BridgeLink
@@ -89,6 +89,8 @@ class BridgeServer:
     def _serve(self, link: BridgeLink, op: int, request_id: int, payload: bytes) -> None:
         if op == PRODUCE:
             self._operations.produce(link, request_id, payload)
+        elif op == FIND:
+            self._operations.find(link, request_id, payload)
         else:
             link.answer(op, request_id, INVALID, f"operation {op}: this Kafka bridge does not have it".encode())
 

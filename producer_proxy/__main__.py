@@ -28,6 +28,8 @@ from engine.client.brokers import Brokers
 from producer_proxy.buffer.errors import BufferError_
 from producer_proxy.buffer.metrics import BufferMetrics
 from producer_proxy.buffer.options import make_buffering, options_of_buffer
+from producer_proxy.journal.metrics import JournalMetrics
+from producer_proxy.journal.options import make_journaling, options_of_journal
 from producer_proxy.metrics import SendMetrics
 from producer_proxy.proxy import ProducerProxy
 from producer_proxy.targets.kafka_homes import KafkaHomes
@@ -38,6 +40,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     _add_addresses(parser)
     _add_settings(parser)
     options_of_buffer(parser)
+    options_of_journal(parser)
     options = parser.parse_args(arguments)
     if options.tls_listen and not (options.tls_cert and options.tls_key):
         parser.error("--tls-listen: set --tls-cert and --tls-key too")
@@ -106,13 +109,14 @@ def run(options: argparse.Namespace) -> None:
     if options.engine:
         brokers.use_one(options.engine)
     buffering = make_buffering(options, store)
-    proxy = ProducerProxy(
-        sockets, view, brokers, limits, buffering, kafka=KafkaHomes(options.kafka_bridge, key), store=store
-    )
+    journaling = make_journaling(options)
+    homes = KafkaHomes(options.kafka_bridge, key)
+    proxy = ProducerProxy(sockets, view, brokers, limits, buffering, kafka=homes, journaling=journaling, store=store)
     registry = CollectorRegistry()
     registry.register(ConfigMetrics(lambda: view))
     registry.register(watch)
     registry.register(BufferMetrics(buffering))
+    registry.register(JournalMetrics(journaling))
     registry.register(proxy.key_uses)
     registry.register(SendMetrics(proxy.server, proxy.service, brokers, proxy.front, proxy.admission))
     registry.register(BreakerMetrics(lambda: [(broker.name, broker.breaker) for broker in brokers.listed]))

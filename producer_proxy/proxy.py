@@ -24,6 +24,7 @@ from producer_proxy.admission.fences import Fences
 from producer_proxy.admission.lag import TopicLags
 from producer_proxy.buffer.buffering import Buffering
 from producer_proxy.hot.native import Front, HotConnection
+from producer_proxy.journal.journaling import Journaling
 from producer_proxy.requests.grouped import GroupedRequests
 from producer_proxy.send.results import RETRY_AFTER_MS, SENTENCES
 from producer_proxy.send.send import DEFAULT_TIMEOUT_MS, SendService
@@ -48,12 +49,13 @@ class ProducerProxy:
         targets: by topic, of topics that are not the engine's; owned from now on.
         kafka: targets of topics whose home is Kafka; owned from now on. Without it they are UNAVAILABLE.
         store: for the end of fences; without it they stay until an operator removes them.
+        journaling: dual writes; owned from now on. Without it topics with a secondary are written to their home alone.
     """
 
     def __init__(
         self, listeners: list, view: Any, brokers: Brokers, limits: Limits | None = None,
         buffering: Buffering | None = None, targets: Mapping[str, SendTarget] | None = None,
-        kafka: KafkaHomes | None = None, store: ConfigStore | None = None,
+        kafka: KafkaHomes | None = None, store: ConfigStore | None = None, journaling: Journaling | None = None,
     ) -> None:  # fmt: skip
         self._limits, self._view, self.brokers = limits or Limits(), view, brokers
         self._clock = SystemClock()
@@ -65,7 +67,8 @@ class ProducerProxy:
         self.buffer = self.buffering.over(view, self._on_backlog, self._on_suspicion)
         self.admission = self._make_admission()
         engine_topics = EngineTopics(view, brokers, self._known, self.buffer, self.admission.fit)
-        self.targets = Targets(EngineTarget(brokers, engine_topics), targets, kafka)
+        self.journaling = (journaling or Journaling(None, self._clock.now_ms)).over(view)
+        self.targets = Targets(EngineTarget(brokers, engine_topics), targets, kafka, self.journaling)
         self.topics = Topics(view, self.targets, Fences(view, store, time.monotonic))
         self._sent = SentReport(lambda: self.targets.marking, lambda: view.version["topic"], view.own_report.repeat)
         view.own_report.add(self._sent.numbers)
@@ -78,6 +81,7 @@ class ProducerProxy:
         )
         self.front = self._make_front(engine_topics)
         self.buffering.start(self.topics)
+        self.journaling.start(self.targets)
         self._on_change()
         view.on_change(self._on_change)
         gevent.spawn(view.own_report.repeat)  # the first one was without the sends
@@ -170,6 +174,7 @@ class ProducerProxy:
             "credentials": self.service.brake.health(),
             "serving": not self.service.closing or "stopping",
             **self.buffering.health(),
+            **self.journaling.health(),
         }
 
     def stop(self) -> None:
@@ -191,4 +196,5 @@ class ProducerProxy:
         self.requests.close()
         self.server.close()
         self.buffering.stop()
+        self.journaling.stop()
         self.targets.close()

@@ -36,3 +36,6 @@ role `controller`: docs/design/0031-switch-over.md."""
 
 PRODUCE = 90
 """Sends to Kafka; served by a Kafka bridge alone, with the role `kafka_bridge`: docs/design/0034-kafka.md."""
+
+FIND = 95
+"""Records of a Kafka topic by their ids; served by a Kafka bridge alone: docs/dual-write.md."""

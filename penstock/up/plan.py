@@ -86,7 +86,14 @@ def make_plan(
         *[engine(number, replica) for replica in copies for number in numbers],
         *([_controller(data, url, key, address(f"{CONTROLLER}_ops"))] if replicas > 1 else []),
         *([bridge] if bridge and KAFKA_BRIDGE in ports else []),
-        proxy("producer_proxy", "--buffer", str(data / "buffer" / "producer_proxy"), *to_bridge),
+        proxy(
+            "producer_proxy",
+            "--buffer",
+            str(data / "buffer" / "producer_proxy"),
+            "--journal",
+            str(data / "journal" / "producer_proxy"),
+            *to_bridge,
+        ),
         proxy("consumer_proxy"),
     ]
     later = None if KAFKA_BRIDGE in ports else bridge

@@ -76,7 +76,8 @@ class SendAdmission:
         destination.grade = GRADES.index(topic.grade)
         self.lags.fit(topic)
         is_off = topic.grade in self.settings.grades_off or self.lags.reason(topic.name) is not None
-        destination.is_special = is_off or has_rules(topic) or topic.fence is not None
+        moves = topic.fence is not None or bool(topic.secondary)
+        destination.is_special = is_off or has_rules(topic) or moves
 
     def tick(self) -> None:
         """Ask the engine for quota slices and backlogged topics; called every TICK_S."""

@@ -151,7 +151,7 @@ class Drainer:
             answer: AsyncResult = AsyncResult()
             if target.submit(target.served_as(FSYNC), slices, answer.set):
                 taken.append((indexes, answer))
-        if not taken and self._topics.targets.default in by_target:
+        if not taken and any(target.primary is self._topics.targets.default for target in by_target):
             self._note("the engine's link is down or full")
             return None
         # No deadline: a batch without an answer must not be sent a second time. It ends with the answer or with the
@@ -188,7 +188,7 @@ class Drainer:
 
     def _is_engines(self, topic: str) -> bool:
         definition = self._topics.definition(topic)
-        return definition is not None and self._topics.targets.of(definition) is self._topics.targets.default
+        return definition is not None and self._topics.targets.of(definition).primary is self._topics.targets.default
 
     def _hold(self, topic: str, code: int) -> None:
         """Skip a topic that its target refuses now, with growing back-off, and continue with the others."""

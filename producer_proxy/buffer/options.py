@@ -53,11 +53,11 @@ def make_buffering(options: argparse.Namespace, config: ConfigStore) -> Bufferin
     if options.buffer_redis is not None:
         stores["redis"] = _redis(options, limits, config)
     if options.buffer is not None:
-        stores["disk"] = DiskStore(options.buffer, limits, _now_ms())
+        stores["disk"] = DiskStore(options.buffer, limits, believed_now_ms())
     return Buffering(stores, options.buffer_drain_per_s)
 
 
-def _now_ms() -> Callable[[], int]:
+def believed_now_ms() -> Callable[[], int]:
     """Time by which entries grow old: a wall clock that is set ahead must not refuse what has room."""
     clock = SystemClock()
     return BelievedTime(clock.now_ms, lambda: int(clock.monotonic_s() * 1000), name="buffer").checked_ms
@@ -77,6 +77,6 @@ def _redis(options: argparse.Namespace, limits: RoomLimits, config: ConfigStore)
         address.layout,
         config,
         limits,
-        _now_ms(),
+        believed_now_ms(),
         options.buffer_redis_accept,
     )

@@ -45,7 +45,7 @@ class Diversion:
         diverted = [each for each in pending if self._is_for_buffer(each)]
         if not diverted:
             return
-        if any(each.target is self._targets.default for each in diverted):
+        if any(each.target is not None and each.target.primary is self._targets.default for each in diverted):
             self._suspect(pending, waited_s)
         entries = [self._entry(each) for each in diverted]
         for each, code in zip(diverted, self._buffer.put(entries), strict=True):
@@ -72,7 +72,8 @@ class Diversion:
     def _suspect(self, pending: Sequence[PendingMessage], waited_s: float) -> None:
         """Tell the buffer that the engine has failed, if the links or the answers show it."""
         engine = self._targets.default
-        results = [each.result for each in pending if each.target is engine and each.result is not None]
+        own = [each for each in pending if each.target is not None and each.target.primary is engine]
+        results = [each.result for each in own if each.result is not None]
         if not engine.up:
             self._buffer.engine_failed(math.inf)
         elif not engine.isolates_failures and any(result.code == Code.TIMEOUT for result in results):
@@ -82,8 +83,10 @@ class Diversion:
         topic, target = pending.message.topic, pending.target
         if self._buffer.holds(topic, pending.key):
             return True
-        is_suspected = target is self._targets.default and self._buffer.suspects_engine
-        return target is not None and (is_suspected or not target.up) and self._buffer.takes(topic)
+        if target is None:
+            return False
+        is_suspected = target.primary is self._targets.default and self._buffer.suspects_engine
+        return (is_suspected or not target.up) and self._buffer.takes(topic)
 
     def _is_for_buffer(self, pending: PendingMessage) -> bool:
         if pending.result is None:

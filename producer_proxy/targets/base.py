@@ -90,11 +90,18 @@ class SendTarget(ABC):
         features: the supported ones of "delay", "cancel" and "reply". The send path refuses the others by name.
         isolates_failures: the target isolates its failed parts, so one timeout does not make the whole target
             suspected.
+        settled_after_s: age from which on a message without an outcome is stored, or never will be.
     """
 
     name: str
     features: frozenset[str] = frozenset()
     isolates_failures = False
+    settled_after_s = 10.0
+
+    @property
+    def primary(self) -> "SendTarget":
+        """The target whose outcomes are this one's answers: itself, unless it writes to two."""
+        return self
 
     @abstractmethod
     def resolve(self, definitions: Mapping[str, TopicDefinition], generation: int, application: str) -> dict[str, Any]:
@@ -169,6 +176,16 @@ class SendTarget(ABC):
         Returns: DUPLICATE with the place of the copy; OK: there is none; another code: it is not known.
         """
         return [(int(Code.OK), 0, -1)] * len(messages)
+
+    def stored_copies(
+        self, messages: Sequence[MessageSlice], shown_ids: Sequence[str], since_ms: int, deadline_s: float
+    ) -> list[Outcome]:
+        """Look for messages that may have been stored since a time, by their ids. Blocks the greenlet.
+
+        Returns: DUPLICATE with the place of the copy; OK: there is none; INVALID: the target cannot be asked; another
+            code: it is not known now.
+        """
+        return [(int(Code.INVALID), None, None)] * len(messages)
 
     @property
     def up(self) -> bool:

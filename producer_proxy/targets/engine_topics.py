@@ -9,6 +9,7 @@ import gevent
 
 from common.breaker import State
 from common.config.definitions import TopicDefinition
+from common.config.text_values import ENGINE_HOME
 from common.names import stored_name
 from common.placement import topic_hash
 from engine.client.append import Destination, Destinations
@@ -247,7 +248,7 @@ def _destination(
 def _fits(destination: Destination, topic: TopicDefinition) -> bool:
     """Whether the destination agrees with the definition. The broker may have more queues: they are only ever added."""
     return (
-        topic.kafka_cluster is None
+        ENGINE_HOME in (topic.home, topic.secondary)
         and destination.made_ms == topic.made_ms
         and destination.queues >= topic.queues
         and destination.durability == number_of(topic.durability)

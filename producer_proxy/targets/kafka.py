@@ -20,7 +20,8 @@ from engine.link.codes import OK
 from engine.link.errors import LinkDown
 from engine.link.operations import PRODUCE
 from engine.link.produce import ANY_PARTITION, RESERVED_PREFIX, ProducedMessage, decode_produced, encode_produce
-from producer_proxy.targets.base import MessageSlice, OnOutcomes, SendTarget, ToldOutcome
+from producer_proxy.targets.base import MessageSlice, OnOutcomes, Outcome, SendTarget, ToldOutcome
+from producer_proxy.targets.kafka_copies import stored_copies
 
 PATIENCE_S = 3.0
 """Time in which the bridge hands a message to Kafka's client; after it the message is UNAVAILABLE."""
@@ -32,6 +33,8 @@ LOOK_S = 0.25
 UNANSWERED_BYTES_MAX = 32 << 20
 REQUEST_BYTES_MAX = 4 << 20
 ON_DISK = frozenset((Durability.FSYNC, Durability.REPLICATED_FSYNC))
+SETTLED_S = 35.0
+"""The bridge's patience, the 30 s of Kafka's client, and a margin."""
 AWAY = "the Kafka bridge cannot be reached; nothing was stored"
 NO_BRIDGE = "this proxy has no Kafka bridge: start it with --kafka-bridge; nothing was stored"
 LOST = "the link to the Kafka bridge broke; the message may be stored, send again with the same id"
@@ -73,6 +76,8 @@ class KafkaTarget(SendTarget):
     Args:
         link: to the bridge, shared by all clusters; None: this proxy has no bridge.
     """
+
+    settled_after_s = SETTLED_S
 
     def __init__(self, cluster: str, link: RpcClient | None) -> None:
         self.cluster, self.name, self._link = cluster, f"kafka:{cluster}", link
@@ -116,6 +121,11 @@ class KafkaTarget(SendTarget):
             gevent.get_hub().loop.run_callback(self._flush)  # one request for all calls of a turn
         self._waiting.append((messages, on_outcomes))
         return True
+
+    def stored_copies(
+        self, messages: Sequence[MessageSlice], shown_ids: Sequence[str], since_ms: int, deadline_s: float
+    ) -> list[Outcome]:
+        return stored_copies(self._link, self.cluster, messages, shown_ids, since_ms, deadline_s)
 
     @property
     def up(self) -> bool:
@@ -171,9 +181,14 @@ class KafkaTarget(SendTarget):
     def _send(self, taken: Sequence[tuple[Sequence[MessageSlice], OnOutcomes]], size: int) -> None:
         topics: dict[str, int] = {}
         messages = [
-            ProducedMessage(topics.setdefault(destination.name, len(topics)), ANY_PARTITION, assigned_id, encoded)
+            ProducedMessage(
+                topics.setdefault(destination.name, len(topics)),
+                key if isinstance(key, int) else ANY_PARTITION,
+                assigned_id,
+                encoded,
+            )
             for slices, _ in taken
-            for destination, _, assigned_id, encoded in slices
+            for destination, key, assigned_id, encoded in slices
         ]
         request = OpenProduce([(len(slices), on_outcomes) for slices, on_outcomes in taken], size)
         self._last = number = self._last + 1

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from common.config.definitions import TopicDefinition
+from common.config.text_values import kafka_cluster_of
 from common.contract import Code
 from common.wire.calls import Message
 from producer_proxy.admission.fences import Fences
@@ -37,29 +38,49 @@ class TopicRoute(NamedTuple):
         return None if message.id is None else self.target.queue_of_id(self.destination, message.id.encode())
 
 
+class DualWrites(Protocol):
+    """Makes targets that write to two others."""
+
+    def of(self, topic: TopicDefinition, primary: SendTarget, secondary: SendTarget) -> SendTarget:
+        """The target over these two, which is made at its first use."""
+
+    @property
+    def all(self) -> list[SendTarget]: ...
+
+
 class Targets:
-    """The target of each topic: that of its home.
+    """The target of each topic: that of its home; one over two others for a topic with a secondary.
 
     Args:
         default: the target of topics whose home is the engine and that `by_topic` does not name.
         kafka: the targets of Kafka clusters; owned from now on.
+        duals: None: topics with a secondary are refused.
     """
 
     def __init__(
-        self, default: SendTarget, by_topic: Mapping[str, SendTarget] | None = None, kafka: KafkaHomes | None = None
-    ) -> None:
+        self, default: SendTarget, by_topic: Mapping[str, SendTarget] | None = None, kafka: KafkaHomes | None = None,
+        duals: DualWrites | None = None,
+    ) -> None:  # fmt: skip
         self.default, self._by_topic, self._kafka = default, dict(by_topic or {}), kafka or KafkaHomes()
+        self.duals = duals
 
     def of(self, topic: TopicDefinition) -> SendTarget:
         """The topic's target. The first one of a Kafka cluster blocks the greenlet for a second at most."""
-        cluster = topic.kafka_cluster
+        home = self._side(topic, topic.home)
+        if not topic.secondary or self.duals is None:
+            return home
+        return self.duals.of(topic, home, self._side(topic, topic.secondary))
+
+    def _side(self, topic: TopicDefinition, side: str) -> SendTarget:
+        cluster = kafka_cluster_of(side)
         if cluster is not None:
             return self._kafka.of(cluster)
         return self._by_topic.get(topic.name, self.default)
 
     @property
     def all(self) -> list[SendTarget]:
-        return list(dict.fromkeys((self.default, *self._by_topic.values(), *self._kafka.all)))
+        duals = [] if self.duals is None else self.duals.all
+        return list(dict.fromkeys((self.default, *self._by_topic.values(), *self._kafka.all, *duals)))
 
     @property
     def marking(self) -> list[MarkingTarget]:
@@ -107,6 +128,11 @@ class Topics:
             definition = self._view.topic(name)
             if definition is None:
                 raise ResolveError(Code.UNKNOWN_TOPIC, f"topic={name}: not defined")
+            if definition.secondary and self.targets.duals is None:
+                sentence = (
+                    f"topic={name}: it is written to two sides, which only a producer proxy does; nothing was stored"
+                )
+                raise ResolveError(Code.UNAVAILABLE, sentence)
             by_target.setdefault(self.targets.of(definition), {})[name] = definition
         return {
             name: TopicRoute(target, destination)

@@ -41,7 +41,7 @@ MAY_IMPORT = {
     "kafka_bridge": ("common", "engine.client", "engine.link"),
     "migration": ("common", "engine.client", "engine.link"),
     # `engine.log.offline` is the other door: for tools, on a directory whose engine is stopped.
-    # So is `producer_proxy.buffer`: on the buffer of a proxy that is stopped, or to read one that runs.
+    # So are `producer_proxy.buffer` and `producer_proxy.journal`: on files of a proxy that is stopped, or to read those of one that runs.
     # `controller.planned_switch` holds the rules of a switch that an operator asks for.
     # `kafka_bridge.connecting` says how a Kafka cluster of the configuration is reached, `copy_in.status` and `core` how far
     # a copy is and why it stops: nobody asks a bridge for that.
@@ -52,6 +52,7 @@ MAY_IMPORT = {
         "engine.log.offline",
         "engine.errors",
         "producer_proxy.buffer",
+        "producer_proxy.journal",
         "controller.planned_switch",
         "kafka_bridge.connecting",
         "kafka_bridge.copy_in.core",

@@ -217,7 +217,9 @@ class TopicDefinition(Definition):
 
     def _check_secondary(self, checks: Checks) -> None:
         if self.secondary == self.home:
-            checks.fault("secondary", f"{self.secondary} is the topic's home already: name the other side, or leave it empty")
+            checks.fault(
+                "secondary", f"{self.secondary} is the topic's home already: name the other side, or leave it empty"
+            )
         elif ENGINE_HOME not in (self.secondary, self.home):
             checks.fault("secondary", f"{self.secondary} beside {self.home}: one of both sides has to be the engine")
 

@@ -48,9 +48,15 @@ def test_a_secondary_on_the_other_side_of_the_home_is_stored_and_read_again(valu
 @pytest.mark.parametrize(
     ("value", "fault"),
     [
-        ({"secondary": "engine"}, "secondary: engine is the topic's home already: name the other side, or leave it empty"),
+        (
+            {"secondary": "engine"},
+            "secondary: engine is the topic's home already: name the other side, or leave it empty",
+        ),
         ({**AT_HOME, "secondary": "kafka:main"}, "secondary: kafka:main is the topic's home already"),
-        ({**AT_HOME, "secondary": "kafka:b"}, "secondary: kafka:b beside kafka:main: one of both sides has to be the engine"),
+        (
+            {**AT_HOME, "secondary": "kafka:b"},
+            "secondary: kafka:b beside kafka:main: one of both sides has to be the engine",
+        ),
         ({"secondary": "kafka"}, 'secondary: "kafka" is not a home: use engine, or kafka: and the name of a Kafka'),
     ],
 )

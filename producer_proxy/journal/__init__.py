@@ -1,0 +1,1 @@
+"""The repair journal of dual writes: what the secondary lacks, on this proxy's disk."""

@@ -1,0 +1,104 @@
+"""Entries that wait for their repair, by topic and in the order of their intents; their ordering keys are diverted.
+
+An entry is one int: its position, the queue at the primary plus one (0: not known), and whether the secondary may have it
+already. So the order of numbers is that of positions, and a million entries take 50 MB.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+from producer_proxy.buffer.entry import BufferEntry
+from producer_proxy.buffer.ordering_keys import OrderingKeys
+
+_QUEUE_BITS = 17
+_SHIFT = _QUEUE_BITS + 1
+
+
+class WaitingRepair(NamedTuple):
+    """One entry.
+
+    Attributes:
+        queue: at the primary; None: whether the primary has it is not known.
+        is_asked_for: the secondary may have it, so it is asked before the entry is written there.
+    """
+
+    position: int
+    queue: int | None
+    is_asked_for: bool
+
+
+class Backlog:
+    """
+    Attributes:
+        ordering_keys: keys with entries here.
+        count: number of entries.
+    """
+
+    def __init__(self) -> None:
+        self.ordering_keys = OrderingKeys()
+        self.count = 0
+        self._numbers: dict[str, list[int]] = {}
+
+    @property
+    def topics(self) -> Collection[str]:
+        """Topics with entries that wait; those of a batch that is being repaired may be left out."""
+        return self._numbers.keys()
+
+    def holds(self, topic: str, key: bytes | None) -> bool:
+        """Whether a message of this key must wait for earlier ones."""
+        return self.ordering_keys.holds(topic, key)
+
+    def divert(self, entry: BufferEntry, repair: WaitingRepair) -> None:
+        """Add an entry; its key is diverted until it has left. Its message is not looked at."""
+        self.ordering_keys.enter((entry,))
+        self.count += 1
+        self._put(entry.topic, repair)
+
+    def take(
+        self, wanted: Callable[[str], bool], count_max: int, before: int | None
+    ) -> list[tuple[str, WaitingRepair]]:
+        """The first entries of the topics that are `wanted`, without those from position `before` on.
+
+        They stay counted. Each is then given to `put_back` or `leave`.
+        """
+        limit = None if before is None else before << _SHIFT
+        heads = [(numbers[0], topic) for topic, numbers in self._numbers.items() if wanted(topic)]
+        heapify(heads)
+        taken: list[tuple[str, WaitingRepair]] = []
+        while heads and len(taken) < count_max:
+            number, topic = heads[0]
+            if limit is not None and number >= limit:
+                break
+            numbers = self._numbers[topic]
+            heappop(numbers)
+            heappop(heads)
+            taken.append((topic, _unpacked(number)))
+            if numbers:
+                heappush(heads, (numbers[0], topic))
+            else:
+                del self._numbers[topic]
+        return taken
+
+    def put_back(self, topic: str, repair: WaitingRepair) -> None:
+        """Let an entry that was taken wait again."""
+        self._put(topic, repair)
+
+    def leave(self, entries: Iterable[BufferEntry]) -> None:
+        """Forget entries that were taken."""
+        entries = list(entries)
+        self.ordering_keys.leave(entries)
+        self.count -= len(entries)
+
+    def _put(self, topic: str, repair: WaitingRepair) -> None:
+        heappush(self._numbers.setdefault(topic, []), _packed(repair))
+
+
+def _packed(repair: WaitingRepair) -> int:
+    queue = 0 if repair.queue is None else repair.queue + 1
+    return (repair.position << _QUEUE_BITS | queue) << 1 | repair.is_asked_for
+
+
+def _unpacked(number: int) -> WaitingRepair:
+    queue = (number >> 1) & ((1 << _QUEUE_BITS) - 1)
+    return WaitingRepair(number >> _SHIFT, queue - 1 if queue else None, bool(number & 1))

@@ -1,0 +1,242 @@
+"""Copies of one pair of targets: what the primary has is written to the secondary, by one greenlet and one batch at a time.
+
+One batch at a time keeps the primary's order per key at the secondary. A key of which the secondary lacks a message is
+diverted: its later messages stay in the journal until that one is repaired.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import gevent
+from gevent.event import AsyncResult, Event
+
+from common.contract import Code
+from common.limited_log import LimitedLog
+from common.readiness import Note
+from producer_proxy.buffer.entry import BufferEntry
+from producer_proxy.journal.backlog import Backlog, WaitingRepair
+from producer_proxy.journal.fates import Fate, fate_of
+from producer_proxy.journal.intending import Intents
+from producer_proxy.journal.repair import Repairer
+from producer_proxy.journal.sides import Sides
+from producer_proxy.targets.base import MessageSlice, ResolveError, ToldOutcome
+from producer_proxy.targets.dual import Copies
+
+limited = LimitedLog(logging.getLogger("penstock.producer_proxy.journal"))
+
+WAITING_BYTES_MAX = 8 << 20
+"""Bytes that wait in memory for the secondary; what comes above it stays in the journal."""
+BATCH_MESSAGES_MAX, BATCH_BYTES_MAX = 2_000, 4 << 20
+IDLE_S = 1.0
+STOP_S = 1.0
+OK = int(Code.OK)
+ALL_OK = {OK}
+
+
+class AnsweredBatch(NamedTuple):
+    """Messages with the primary's outcomes, in the order in which those came."""
+
+    intents: list[int]
+    messages: Sequence[MessageSlice]
+    outcomes: Sequence[ToldOutcome]
+    durability: int
+    size: int
+
+
+class Copy(NamedTuple):
+    """A message that is on its way to the secondary."""
+
+    intent: int
+    queue: int
+    message: MessageSlice
+
+
+class SecondaryCopies(Copies):
+    """
+    Args:
+        sides: both targets, and the topics' definitions.
+        backlog: of the proxy's journal, for all pairs.
+        repairer: of this pair.
+    Attributes:
+        copied: messages that the secondary has answered OK or DUPLICATE.
+    """
+
+    def __init__(self, sides: Sides, intents: Intents, backlog: Backlog, repairer: Repairer) -> None:
+        self.sides, self._intents, self._backlog, self.repairer = sides, intents, backlog, repairer
+        self._waiting: deque[AnsweredBatch] = deque()
+        self.waiting_bytes = self.copied = 0
+        self._wake = Event()
+        self._is_stopping, self._is_busy = False, False
+        self._greenlet = gevent.spawn(self._run)
+
+    def intend(self, messages: Sequence[MessageSlice]) -> list[int] | None:
+        return self._intents.intend(messages)
+
+    def objection(self, topic: str) -> str | None:
+        return self.sides.unequal.get(topic)
+
+    @property
+    def idle(self) -> bool:
+        return not self._waiting and not self._is_busy
+
+    def health(self) -> bool | str:
+        """For /readyz: a note when the secondary lacks messages."""
+        if found := next(iter(self.sides.unequal.values()), self.repairer.last_error):
+            return Note(found)
+        return True
+
+    def answered(
+        self,
+        intents: list[int] | None,
+        messages: Sequence[MessageSlice],
+        outcomes: Sequence[ToldOutcome],
+        durability: int,
+    ) -> None:
+        if intents is None:
+            return self._intents.missed(messages, outcomes)
+        batch = AnsweredBatch(intents, messages, outcomes, durability, sum([len(each[3]) for each in messages]))
+        if self.waiting_bytes and self.waiting_bytes + batch.size > WAITING_BYTES_MAX:
+            self._divert_all(batch)
+        else:
+            self._waiting.append(batch)
+            self.waiting_bytes += batch.size
+        return self._wake.set()
+
+    def stop(self) -> None:
+        """Copy what waits, for a second at most. What is left stays in the journal."""
+        self._is_stopping = True
+        self._wake.set()
+        self._greenlet.join(STOP_S)
+        self._greenlet.kill()
+        while self._waiting:
+            self._divert_all(self._waiting.popleft())
+
+    def _run(self) -> None:
+        pause_s = 0.0
+        while not self._is_stopping or self._waiting:
+            self._wake.wait(pause_s if self._backlog.count else None)
+            self._wake.clear()
+            self._is_busy = True
+            try:
+                for _ in range(len(self._waiting)):  # what comes meanwhile must not keep the repair waiting
+                    if self._waiting:
+                        self._copy()
+                first = min((each.intents[0] for each in self._waiting), default=None)
+                pause_s = IDLE_S if self._is_stopping else self.repairer.step(first)
+            except Exception:
+                limited.exception("secondary=%s: internal error", self.sides.secondary.name)
+                pause_s = IDLE_S
+            finally:
+                self._is_busy = False
+            if self._waiting:
+                self._wake.set()
+
+    def _copy(self) -> None:
+        """Give the next batches to the secondary, and wait for its answer."""
+        copies, durability = self._next_copies()
+        secondary, is_sent = self.sides.secondary, False
+        try:
+            queues = {each.message.destination.name: each.message.destination.queues for each in copies}
+            destinations = self.sides.at_secondary(queues)
+            if len(destinations) < len(queues):
+                self._divert([each for each in copies if each.message.destination.name not in destinations], False)
+                copies = [each for each in copies if each.message.destination.name in destinations]
+            if not copies:
+                return
+            slices = [
+                MessageSlice(destinations[destination.name], queue, assigned_id, encoded)
+                for _, queue, (destination, _, assigned_id, encoded) in copies
+            ]
+            answer: AsyncResult = AsyncResult()
+            is_sent = True
+            secondary.submit(secondary.served_as(durability), slices, answer.set)
+            outcomes: Sequence[ToldOutcome] = answer.get()
+        except ResolveError as error:
+            self.repairer.note(str(error))
+            self._divert(copies, is_asked_for=False)
+        except BaseException:  # this greenlet is killed, or an internal error
+            self._divert(copies, is_asked_for=is_sent)
+            raise
+        else:
+            self._settle(copies, outcomes)
+
+    def _settle(self, copies: list[Copy], outcomes: Sequence[ToldOutcome]) -> None:
+        done: list[int] = []
+        for copy, outcome in zip(copies, outcomes, strict=True):
+            fate = fate_of(outcome[0])
+            if fate is Fate.STORED:
+                done.append(copy.intent)
+                continue
+            self.repairer.note_refusal(copy.message.destination.name, outcome)
+            self._divert((copy,), is_asked_for=fate is Fate.UNKNOWN)
+            if fate is Fate.UNKNOWN:
+                self.repairer.attempted(copy.intent)
+        self.copied += len(done)
+        self._intents.done(done)
+
+    def _next_copies(self) -> tuple[list[Copy], int]:
+        """Messages of one class for the secondary, out of the next batches; the others get what they need at once."""
+        copies: list[Copy] = []
+        size, durability = 0, self._waiting[0].durability
+        while self._waiting and self._waiting[0].durability == durability:
+            if copies and (size + self._waiting[0].size > BATCH_BYTES_MAX or len(copies) >= BATCH_MESSAGES_MAX):
+                break
+            batch = self._waiting.popleft()
+            self.waiting_bytes -= batch.size
+            size += batch.size
+            copies += self._wanted(batch)
+        return copies, durability
+
+    def _wanted(self, batch: AnsweredBatch) -> list[Copy]:
+        """The messages that the primary has and that may go to the secondary now."""
+        if not self._backlog.count and {each[0] for each in batch.outcomes} <= ALL_OK:
+            return [
+                Copy(intent, outcome[1] or 0, message)
+                for intent, message, outcome in zip(batch.intents, batch.messages, batch.outcomes, strict=True)
+            ]
+        found: list[Copy] = []
+        for intent, message, outcome in zip(batch.intents, batch.messages, batch.outcomes, strict=True):
+            if self._stays(intent, message, outcome):
+                continue
+            copy = Copy(intent, outcome[1] or 0, message)
+            if self._backlog.holds(message.destination.name, key_of(message)):
+                self._divert((copy,), is_asked_for=False)
+            else:
+                found.append(copy)
+        return found
+
+    def _stays(self, intent: int, message: MessageSlice, outcome: ToldOutcome) -> bool:
+        """Deal with a message that does not go to the secondary as it is."""
+        fate = fate_of(outcome[0])
+        if fate is Fate.STORED and outcome[1] is not None:
+            if outcome[0] == OK or self.sides.secondary_finds_duplicates(message.destination.name):
+                return False
+            # Its first copy may be at the secondary already, which would store it twice.
+            self._divert((Copy(intent, outcome[1], message),), is_asked_for=True)
+        elif fate is Fate.UNKNOWN:
+            self._enter(message, WaitingRepair(intent, None, False))
+        else:  # not stored; or the first copy is a delayed message that is pending, and no message of the log yet
+            self._intents.done((intent,))
+        return True
+
+    def _divert_all(self, batch: AnsweredBatch) -> None:
+        for intent, message, outcome in zip(batch.intents, batch.messages, batch.outcomes, strict=True):
+            if not self._stays(intent, message, outcome):
+                self._divert((Copy(intent, outcome[1] or 0, message),), is_asked_for=False)
+
+    def _divert(self, copies: Iterable[Copy], is_asked_for: bool) -> None:
+        """Leave messages that the primary has to the repair."""
+        for intent, queue, message in copies:
+            self._enter(message, WaitingRepair(intent, queue, is_asked_for))
+            self._intents.stored(((intent, queue),))
+
+    def _enter(self, message: MessageSlice, repair: WaitingRepair) -> None:
+        entry = BufferEntry(message.destination.name, key_of(message), None, b"", 0)
+        self._backlog.divert(entry, repair)
+
+
+def key_of(message: MessageSlice) -> Any:
+    """The message's key as its entry in the journal has it."""
+    return message.key if isinstance(message.key, bytes) else None

@@ -1,0 +1,77 @@
+"""Intents of one proxy: written to its journal, or told as missed where the journal takes none."""
+
+from collections.abc import Callable, Sequence
+
+from producer_proxy.journal.fates import Fate, fate_of
+from producer_proxy.journal.journal import RepairJournal
+from producer_proxy.journal.missed import ALL_QUEUES, MissedRanges
+from producer_proxy.targets.base import MessageSlice, ToldOutcome
+from producer_proxy.targets.dual import Copies
+
+NO_JOURNAL = "this proxy has no repair journal: start it with --journal DIR"
+
+
+class Intents:
+    """
+    Args:
+        journal: None: this proxy has none, and secondaries are not written.
+    """
+
+    def __init__(self, journal: RepairJournal | None, now_ms: Callable[[], int]) -> None:
+        self._journal = journal
+        self.ranges = MissedRanges(None, now_ms) if journal is None else journal.missed
+
+    @property
+    def fault(self) -> str:
+        """Why no intents are written; empty: they are."""
+        return NO_JOURNAL if self._journal is None else self._journal.fault
+
+    def intend(self, messages: Sequence[MessageSlice]) -> list[int] | None:
+        return None if self._journal is None else self._journal.intend(messages)
+
+    def stored(self, stored: Sequence[tuple[int, int]]) -> None:
+        """The primary has these intents: (intent, queue)."""
+        if self._journal is not None:
+            self._journal.note_stored(stored)
+
+    def done(self, intents: Sequence[int]) -> None:
+        """These intents need nothing more."""
+        if self._journal is not None and intents:
+            self._journal.note_done(intents)
+
+    def missed(self, messages: Sequence[MessageSlice], outcomes: Sequence[ToldOutcome]) -> None:
+        """Record messages without an intent that the primary has, or may have."""
+        for message, outcome in zip(messages, outcomes, strict=True):
+            fate = fate_of(outcome[0])
+            if fate is Fate.STORED or fate is Fate.UNKNOWN:
+                queue, offset = (outcome[1], outcome[2]) if fate is Fate.STORED else (None, None)
+                name = message.destination.name
+                self.ranges.add(
+                    name, ALL_QUEUES if queue is None else queue, offset, 1, self.fault or "the journal failed"
+                )
+
+
+class MissedCopies(Copies):
+    """Copies of a proxy without a journal: none is made, and all are recorded as missed, in memory."""
+
+    def __init__(self, intents: Intents) -> None:
+        self._intents = intents
+
+    def intend(self, messages: Sequence[MessageSlice]) -> list[int] | None:
+        return None
+
+    def answered(
+        self,
+        intents: list[int] | None,
+        messages: Sequence[MessageSlice],
+        outcomes: Sequence[ToldOutcome],
+        durability: int,
+    ) -> None:
+        self._intents.missed(messages, outcomes)
+
+    def objection(self, topic: str) -> str | None:
+        return None
+
+    @property
+    def idle(self) -> bool:
+        return True

@@ -1,0 +1,292 @@
+"""The repair journal on disk: the intent of each dual write, and what became of it.
+
+Invariants:
+1. An entry is in the file before its message is given to the primary. It is not synced: a thread syncs once per second.
+2. A segment is deleted only when each of its entries is done, or was found damaged and reported.
+3. After a failed sync nothing more is journalled until a restart: the kernel has dropped the bytes.
+
+What the journal cannot take is no error for a caller: it is told, and recorded as a range to compare.
+"""
+
+import logging
+import os
+import time
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import gevent
+from gevent.event import Event
+
+from common.limited_log import LimitedLog
+from producer_proxy.buffer import blocks
+from producer_proxy.buffer.blocks import Block
+from producer_proxy.buffer.disk.dead import DeadEntry, DeadList
+from producer_proxy.buffer.disk.segment import PartlyWritten, bases
+from producer_proxy.buffer.disk.store import SEGMENT_BYTES, hold
+from producer_proxy.buffer.disk.threads import in_thread
+from producer_proxy.buffer.entry import BufferEntry, EntryError, decode
+from producer_proxy.buffer.native import entries_at
+from producer_proxy.journal.last_run import LastRun
+from producer_proxy.journal.missed import MissedRanges
+from producer_proxy.journal.native import intents_of
+from producer_proxy.journal.segment import JournalSegment, remove_journal_orphans
+from producer_proxy.targets.base import MessageSlice
+
+limited = LimitedLog(logging.getLogger("penstock.producer_proxy.journal"))
+
+BYTES_MAX = 1 << 30
+MARK_S, SYNC_S = 0.1, 1.0
+"""Age at which marks are written, and intents synced. A crash of the process costs one question for each lost mark."""
+RETRY_S = 1.0
+READ_BYTES = 1 << 20
+
+
+class FoundIntent(NamedTuple):
+    """An entry that an earlier process has left, without its message; `queue`: at the primary, None: it is not known."""
+
+    position: int
+    entry: BufferEntry
+    queue: int | None
+
+
+class RepairJournal:
+    """Opens the directory.
+
+    Args:
+        bytes_max: of all segments. More rides out a longer outage of a secondary.
+    Attributes:
+        began: position from which on this process' intents lie.
+        found: entries that an earlier process has left, oldest first; taken by the caller.
+        missed: ranges that no intent covers.
+        damaged: entries and ranges of bytes that could not be read.
+    Raises:
+        BufferInUse: another process holds it. OSError: it cannot be made or read.
+    """
+
+    def __init__(
+        self, directory: Path, now_ms: Callable[[], int], bytes_max: int = BYTES_MAX, segment_bytes: int = SEGMENT_BYTES
+    ) -> None:
+        self.directory, self._now_ms = directory, now_ms
+        self._bytes_max, self._segment_bytes = bytes_max, segment_bytes
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = hold(directory)
+        self.missed = MissedRanges(directory / "missed", now_ms)
+        self.dead = DeadList(directory)
+        self.found: list[FoundIntent] = []
+        self.damaged = 0
+        self._segments: list[JournalSegment] = []
+        self._active: JournalSegment | None = None
+        self._end = self.bytes = 0
+        self._fault, self._is_broken, self._retry_at = "", False, 0.0
+        self._unsynced: set[JournalSegment] = set()
+        self._done: list[int] = []
+        self._stored: list[tuple[int, int]] = []
+        self._last_run = LastRun(directory, now_ms)
+        remove_journal_orphans(directory)
+        for base in bases(directory):
+            self._open(JournalSegment(directory, base))
+        self.began = self._end
+        if (lost := self._last_run.lost_span(self.found[-1].entry.accepted_at_ms if self.found else None)) is not None:
+            self.missed.add_span(*lost, "the machine stopped before the last intents were synced")
+        self._stopping = Event()
+        self._dirty = Event()
+        self._keeper = gevent.spawn(self._keep)
+
+    @property
+    def fault(self) -> str:
+        """Why no intent is taken; empty: they are."""
+        return self._fault
+
+    def intend(self, messages: Sequence[MessageSlice]) -> list[int] | None:
+        """Write the intents of a batch, in one call of the system; their positions. Not synced.
+
+        None: the journal cannot take them, and `fault` says why.
+        """
+        if self._fault and (self._is_broken or time.monotonic() < self._retry_at):
+            return None
+        if self.bytes >= self._bytes_max:
+            self._refuse(f"journal={self.directory}: full at {self._bytes_max} bytes")
+            return None
+        try:
+            segment = self._writable()
+            data, positions = intents_of(segment.base + segment.size, self._now_ms(), messages)
+            self._end = segment.base + segment.size + len(data)
+            segment.append(data)
+        except OSError as error:
+            self._refuse(f"journal={self.directory}: cannot be written: {error.strerror}")
+            return None
+        except PartlyWritten as error:
+            self._active = None  # nothing more is written behind such a part
+            self._refuse(f"journal={self.directory}: {error}")
+            return None
+        segment.live += len(positions)
+        self.bytes += len(data)
+        self._fault = ""
+        self._unsynced.add(segment)
+        self._dirty.set()
+        return positions
+
+    def note_stored(self, stored: Sequence[tuple[int, int]]) -> None:
+        """Note that the primary has these entries: (position, queue). Written within MARK_S."""
+        self._stored += stored
+        self._dirty.set()
+
+    def note_done(self, positions: Sequence[int]) -> None:
+        """Note that these entries need nothing more. Written within MARK_S."""
+        self._done += positions
+        self._dirty.set()
+
+    def read(self, positions: Sequence[int]) -> list[BufferEntry | None]:
+        """The entries at these positions; None where the bytes have changed. Blocks. Raises OSError."""
+        by_position: dict[int, BufferEntry] = {}
+        for segment, some in self._by_segment(sorted(positions)):
+            at = 0
+            while at < len(some):
+                offset = some[at] - segment.base
+                found: list[BufferEntry] = []
+                for size in (READ_BYTES, blocks.BLOCK_BYTES_MAX):
+                    data = in_thread(segment.read, size, offset)
+                    found, _ = entries_at(data, some[at], some[at:], READ_BYTES)
+                    if found:
+                        break
+                if not found:
+                    self._report_changed(segment, some[at])
+                by_position.update(zip(some[at:], found, strict=False))
+                at += max(1, len(found))
+        return [by_position.get(position) for position in positions]
+
+    def give_up(self, entry: BufferEntry, reason: str) -> None:
+        """Put an entry that the secondary will never take on the dead-letter list, durably. Blocks. Raises OSError."""
+        in_thread(self.dead.append, [DeadEntry(self._now_ms(), reason, entry)])
+
+    def close(self) -> None:
+        """Write what was noted, sync, and release the files. Entries that are not done stay."""
+        self._stopping.set()
+        self._dirty.set()
+        self._keeper.join()
+        for segment in list(self._segments):
+            if not segment.live and segment is self._active:
+                self._delete(segment)
+            segment.close()
+        self._last_run.end(is_complete=not self._is_broken)
+        os.close(self._lock)
+
+    def _writable(self) -> JournalSegment:
+        segment = self._active
+        if segment is None or segment.size >= self._segment_bytes:
+            self._last_run.begin()
+            segment = JournalSegment(self.directory, self._end)
+            segment.create()
+            self._segments.append(segment)
+            self._active = segment
+            self.bytes += segment.size
+        return segment
+
+    def _refuse(self, fault: str) -> None:
+        if not self._fault:
+            limited.error("%s: secondaries are not written meanwhile, what is missed is recorded", fault)
+        self._fault, self._retry_at = fault, time.monotonic() + RETRY_S
+        self._dirty.set()
+
+    def _keep(self) -> None:
+        """Write marks every MARK_S, sync every SYNC_S; nothing while there is nothing to do."""
+        synced_at = time.monotonic()
+        while not self._stopping.is_set():
+            self._dirty.wait()
+            self._dirty.clear()
+            self._stopping.wait(MARK_S)
+            self._write_marks()
+            if time.monotonic() - synced_at >= SYNC_S or self._stopping.is_set():
+                self._sync()
+                synced_at = time.monotonic()
+            elif self._unsynced or self.missed.is_dirty:
+                self._dirty.set()
+
+    def _write_marks(self) -> None:
+        done, self._done = sorted(self._done), []
+        stored, self._stored = self._stored, []
+        if stored:
+            finished = set(done)
+            wanted = dict(each for each in stored if each[0] not in finished)
+            for segment, some in self._by_segment(sorted(wanted)):
+                marks = [(position - segment.base, wanted[position]) for position in some]
+                self._attempt(segment.mark_stored, marks)
+        for segment, some in self._by_segment(done):
+            segment.live -= len(some)
+            if segment.live or segment is self._active:
+                self._attempt(segment.mark_done, [position - segment.base for position in some])
+            if not segment.live and (segment is not self._active or segment.size >= self._segment_bytes):
+                self._delete(segment)
+
+    def _attempt(self, work: Callable, *arguments: object) -> None:
+        """Write marks; a lost one costs a question or a copy after a crash, under the same id."""
+        try:
+            in_thread(work, *arguments)
+        except OSError as error:
+            limited.error("journal=%s: marks cannot be written: %s", self.directory, error)
+
+    def _sync(self) -> None:
+        segments, self._unsynced = [each for each in self._unsynced if each in self._segments], set()
+        try:
+            for segment in segments:
+                in_thread(segment.sync)
+        except OSError as error:
+            self._is_broken = True
+            self._fault = (
+                f"journal={self.directory}: a sync failed ({error.strerror}); it takes nothing until restarted"
+            )
+            limited.error("%s", self._fault)
+        try:
+            in_thread(self.missed.write)
+        except OSError as error:
+            limited.error("journal=%s: the ranges to compare cannot be written yet: %s", self.directory, error)
+
+    def _delete(self, segment: JournalSegment) -> None:
+        self._segments.remove(segment)
+        self._unsynced.discard(segment)
+        if segment is self._active:
+            self._active = None
+        self.bytes -= segment.size
+        self._attempt(segment.delete)
+
+    def _by_segment(self, positions: list[int]) -> list[tuple[JournalSegment, list[int]]]:
+        """Group ascending positions by segment."""
+        groups, at = [], 0
+        while at < len(positions):
+            found = bisect_right(self._segments, positions[at], key=lambda segment: segment.base) - 1
+            segment = self._segments[found]
+            end = bisect_left(positions, segment.base + segment.size, at)
+            groups.append((segment, positions[at:end]))
+            at = end
+        return groups
+
+    def _report_changed(self, segment: JournalSegment, position: int) -> None:
+        limited.error("journal=%s: the entry at %d is damaged and cannot be repaired", self.directory, position)
+        self.damaged += 1
+        segment.damaged = True
+        self.missed.add_span(self._now_ms(), self._now_ms(), f"the entry at {position} is damaged")
+
+    def _open(self, segment: JournalSegment) -> None:
+        queues = segment.stored()
+        for found in segment.scan():
+            if not isinstance(found, Block):
+                if not found.torn:
+                    self._report_changed(segment, segment.base + found.offset)
+                continue
+            try:
+                entry = decode(found.payload)
+            except EntryError:
+                self._report_changed(segment, segment.base + found.offset)
+                continue
+            self.found.append(
+                FoundIntent(segment.base + found.offset, entry._replace(message=b""), queues.get(found.offset))
+            )
+            segment.live += 1
+        self._end = max(self._end, segment.base + blocks.padded(segment.size))
+        if not segment.live:
+            segment.delete()
+            return
+        self._segments.append(segment)
+        self.bytes += segment.size

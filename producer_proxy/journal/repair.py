@@ -1,0 +1,349 @@
+"""Repair of one pair of targets: brings the entries of the backlog to the secondary, one batch at a time.
+
+Steps per entry: where it is not known whether the primary has it, the primary is asked by id; where the secondary may have
+it, the secondary is asked; then it is written there, bound to the primary's queue and under the same id.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from gevent.event import AsyncResult
+
+from common.contract import Code
+from common.ids import show_id
+from common.limited_log import LimitedLog
+from common.wire.names import find_names
+from engine.client.durability import FSYNC
+from producer_proxy.buffer.entry import BufferEntry
+from producer_proxy.buffer.ordering_keys import slot_of
+from producer_proxy.buffer.pace import PER_S, Pace
+from producer_proxy.journal.backlog import Backlog, WaitingRepair
+from producer_proxy.journal.fates import Fate, fate_of
+from producer_proxy.journal.journal import RepairJournal
+from producer_proxy.journal.sides import Sides
+from producer_proxy.targets.base import MessageSlice, Outcome, ResolveError, SendTarget, ToldOutcome
+
+limited = LimitedLog(logging.getLogger("penstock.producer_proxy.journal"))
+
+PAUSE_S_MIN, PAUSE_S_MAX = 0.02, 0.5
+IDLE_S = 0.1
+ASK_S = 35.0
+"""A little more than the Kafka bridge searches for."""
+ASK_AGAIN_S = 1.0
+MARGIN_MS = 10_000
+"""Difference of the clocks of proxy and primary that a search allows for."""
+
+
+class TakenEntry(NamedTuple):
+    """An entry in hand, read from the journal."""
+
+    topic: str
+    repair: WaitingRepair
+    entry: BufferEntry
+
+    @property
+    def shown_id(self) -> str:
+        """The id that its sender and both sides know."""
+        if self.entry.assigned_id is not None:
+            return show_id(self.entry.assigned_id)
+        own = find_names(self.entry.message)[0]
+        return "" if own is None else own.decode("utf-8", "replace")
+
+    @property
+    def binding(self) -> bytes | int | None:
+        """What binds it to the primary's queue: by its key, both sides choose the same."""
+        return self.entry.key if self.repair.queue is None else self.repair.queue
+
+    @property
+    def slot(self) -> tuple[str, int]:
+        return self.topic, slot_of(self.entry.key)
+
+
+class Repairer:
+    """
+    Args:
+        began: position of this process' first intent: what lies before it, an earlier process may have copied.
+        per_s: entries per second, at most; fewer while the loop is busy.
+    Attributes:
+        repaired: entries written to the secondary, or found there. dropped: that the primary does not have.
+        refused: that the secondary will never take: they are on the dead-letter list.
+        unverified: written though the primary could not be asked.
+        last_error: why entries wait; None: they do not.
+    """
+
+    def __init__(
+        self, sides: Sides, journal: RepairJournal, backlog: Backlog, now_ms: Callable[[], int], per_s: int = PER_S
+    ) -> None:
+        self._sides, self._journal, self._backlog, self._now_ms = sides, journal, backlog, now_ms
+        self._began, self._began_at = journal.began, time.monotonic()
+        self._attempts: dict[int, float] = {}
+        self._held: dict[str, tuple[float, float]] = {}
+        self._due = 0.0
+        self.pace = Pace(per_s)
+        self.repaired = self.dropped = self.refused = self.unverified = 0
+        self.last_error: str | None = None
+
+    def attempted(self, position: int) -> None:
+        """Note that the secondary got an entry and did not say whether it has it."""
+        self._attempts[position] = time.monotonic()
+
+    def note(self, sentence: str) -> None:
+        """Tell why entries wait."""
+        if self.last_error != sentence:
+            limited.warning(
+                "secondary=%s: messages wait in the repair journal: %s", self._sides.secondary.name, sentence
+            )
+        self.last_error = sentence
+
+    def note_refusal(self, topic: str, outcome: ToldOutcome) -> None:
+        """Tell that the secondary did not take a message."""
+        more = f": {outcome[3]}" if len(outcome) > 3 and outcome[3] else ""
+        self.note(f"topic={topic}: {self._sides.secondary.name} answered {int(outcome[0])}{more}")
+
+    def step(self, before: int | None) -> float:
+        """Repair one batch; returns the pause before the next. Blocks until the secondary has answered.
+
+        Args:
+            before: entries from this position on wait for messages that are on their way; None: there are none.
+        """
+        started = time.monotonic()
+        if not self._backlog.count:
+            self.last_error = None
+            return 0.0
+        if started < self._due:
+            return self._due - started
+        if not self._sides.secondary.up:
+            self.note(f"{self._sides.secondary.name} cannot be reached")
+            return self._wait(PAUSE_S_MAX)
+        taken = self._backlog.take(self._is_due, self.pace.batch, before)
+        if not taken:
+            return self._wait(IDLE_S)
+        left = {repair.position for _, repair in taken}
+        renewed = {repair.position: repair for _, repair in taken}
+        try:
+            self._repair(taken, left, renewed)
+        finally:
+            for topic, repair in taken:
+                if repair.position in left:
+                    self._backlog.put_back(topic, renewed[repair.position])
+        if not self._backlog.count:
+            self.last_error = None
+        now = time.monotonic()
+        return self._wait(self.pace.drained(len(taken), now - started, now))
+
+    def _wait(self, pause_s: float) -> float:
+        self._due = time.monotonic() + pause_s
+        return pause_s
+
+    def _is_due(self, topic: str) -> bool:
+        until, _ = self._held.get(topic, (0.0, 0.0))
+        return until <= time.monotonic() and self._sides.definition(topic) is not None
+
+    def _hold(self, topic: str, pause_s: float | None = None) -> None:
+        """Leave a topic alone for a moment; without a given time with growing back-off."""
+        _, before_s = self._held.get(topic, (0.0, PAUSE_S_MIN / 2))
+        held_s = min(PAUSE_S_MAX, before_s * 2) if pause_s is None else pause_s
+        self._held[topic] = (time.monotonic() + held_s, before_s if pause_s is not None else held_s)
+
+    def _repair(
+        self, taken: Sequence[tuple[str, WaitingRepair]], left: set[int], renewed: dict[int, WaitingRepair]
+    ) -> None:
+        """Repair what can be; takes it out of `left`. What is learnt of the others goes into `renewed`."""
+        try:
+            entries = self._journal.read([repair.position for _, repair in taken])
+        except OSError as error:
+            self.note(f"journal={self._journal.directory}: cannot be read: {error.strerror}")
+            for topic, _ in taken:
+                self._hold(topic, ASK_AGAIN_S)
+            return
+        damaged = [each for each, entry in zip(taken, entries, strict=True) if entry is None]
+        self._leave([(repair.position, BufferEntry(topic, None, None, b"", 0)) for topic, repair in damaged], left)
+        members = [
+            TakenEntry(topic, repair, entry)
+            for (topic, repair), entry in zip(taken, entries, strict=True)
+            if entry is not None
+        ]
+        known = self._known_at_primary(members, left, renewed)
+        wanted = self._missing_at_secondary(known, left)
+        if wanted:
+            self._write(wanted, left, renewed)
+
+    def _known_at_primary(
+        self, members: Sequence[TakenEntry], left: set[int], renewed: dict[int, WaitingRepair]
+    ) -> list[TakenEntry]:
+        """The entries that the primary has, with their queues, up to the first of each key of which it is not known."""
+        unknown = [each for each in members if each.repair.queue is None]
+        found = dict(
+            zip([each.repair.position for each in unknown], self._ask(self._sides.primary, unknown), strict=True)
+        )
+        blocked: set[tuple[str, int]] = set()
+        known: list[TakenEntry] = []
+        for each in members:
+            position = each.repair.position
+            if each.slot in blocked:
+                continue
+            if position not in found:
+                known.append(each)
+            elif found[position][0] == Code.DUPLICATE and (queue := found[position][1]) is not None:
+                renewed[position] = each.repair._replace(queue=queue)
+                self._journal.note_stored(((position, queue),))
+                known.append(each._replace(repair=renewed[position]))
+            elif found[position][0] == Code.OK and self._is_settled(each):
+                self._leave([(position, each.entry)], left)
+                self.dropped += 1
+            elif found[position][0] == Code.INVALID and self._is_settled(each):
+                self.unverified += 1
+                known.append(each)
+            else:
+                self._cannot_tell(each, found[position], self._sides.primary)
+                blocked.add(each.slot)
+        return known
+
+    def _is_settled(self, each: TakenEntry) -> bool:
+        """Whether the primary must have stored the message by now, if it ever will."""
+        return self._now_ms() - each.entry.accepted_at_ms > 1000 * self._sides.primary.settled_after_s
+
+    def _cannot_tell(self, each: TakenEntry, outcome: Outcome, side: SendTarget) -> None:
+        self._hold(each.topic, ASK_AGAIN_S)
+        if outcome[0] == Code.INVALID:
+            self.note(f"topic={each.topic}: {side.name} has no look-up by id: start it with --look-up id")
+        elif outcome[0] != Code.OK:
+            self.note(f"topic={each.topic}: {side.name} does not tell whether it has a message")
+
+    def _missing_at_secondary(self, known: Sequence[TakenEntry], left: set[int]) -> list[TakenEntry]:
+        """The entries that the secondary lacks, up to the first of each key of which that is not known yet."""
+        asked = [each for each in known if each.repair.is_asked_for]
+        found = dict(
+            zip([each.repair.position for each in asked], self._ask(self._sides.secondary, asked), strict=True)
+        )
+        blocked: set[tuple[str, int]] = set()
+        wanted: list[TakenEntry] = []
+        there: list[tuple[int, BufferEntry]] = []
+        for each in known:
+            outcome = found.get(each.repair.position)
+            if each.slot in blocked:
+                continue
+            if outcome is None or (outcome[0] in (Code.OK, Code.INVALID) and self._is_attempt_settled(each)):
+                wanted.append(each)
+            elif outcome[0] == Code.DUPLICATE:
+                there.append((each.repair.position, each.entry))
+            else:
+                self._cannot_tell(each, outcome, self._sides.secondary)
+                blocked.add(each.slot)
+        self._leave(there, left)
+        self.repaired += len(there)
+        return wanted
+
+    def _attempted_at(self, position: int) -> float | None:
+        """Monotonic time of the last attempt to copy it; None: there was none."""
+        return self._began_at if position < self._began else self._attempts.get(position)
+
+    def _is_attempt_settled(self, each: TakenEntry) -> bool:
+        at = self._attempted_at(each.repair.position)
+        return at is None or time.monotonic() - at > self._sides.secondary.settled_after_s
+
+    def _ask(self, side: SendTarget, members: Sequence[TakenEntry]) -> list[Outcome]:
+        """The side's answer about each entry."""
+        if not members:
+            return []
+        unknown: list[Outcome] = [(int(Code.UNAVAILABLE), None, None)] * len(members)
+        is_primary = side is self._sides.primary
+        names = {each.topic for each in members}
+        try:
+            destinations = (
+                self._sides.at_primary(names) if is_primary else self._sides.at_secondary(dict.fromkeys(names))
+            )
+        except ResolveError:
+            return unknown
+        if not names <= destinations.keys():
+            return unknown
+        since_ms = min(each.entry.accepted_at_ms - self._window_ms(each) for each in members) - MARGIN_MS
+        slices = [
+            MessageSlice(destinations[each.topic], None, each.entry.assigned_id, each.entry.message) for each in members
+        ]
+        shown = [each.shown_id for each in members]
+        return side.stored_copies(slices, shown, max(0, since_ms), time.monotonic() + ASK_S)
+
+    def _window_ms(self, each: TakenEntry) -> int:
+        """Age of a copy that an entry without an attempt may have: the primary said DUPLICATE."""
+        definition = self._sides.definition(each.topic)
+        has_attempt = self._attempted_at(each.repair.position) is not None or each.repair.queue is None
+        return 0 if has_attempt or definition is None else definition.id_window_ms
+
+    def _write(self, wanted: Sequence[TakenEntry], left: set[int], renewed: dict[int, WaitingRepair]) -> None:
+        secondary = self._sides.secondary
+        try:
+            destinations = self._sides.at_secondary(self._queues({each.topic for each in wanted}))
+        except ResolveError as error:
+            self.note(str(error))
+            for each in wanted:
+                self._hold(each.topic, ASK_AGAIN_S)
+            return
+        for topic in {each.topic for each in wanted} - destinations.keys():
+            self._hold(topic, ASK_AGAIN_S)
+        wanted = [each for each in wanted if each.topic in destinations]
+        slices = [
+            MessageSlice(destinations[each.topic], each.binding, each.entry.assigned_id, each.entry.message)
+            for each in wanted
+        ]
+        if not slices:
+            return
+        for each in wanted:  # until the answer is there
+            self.attempted(each.repair.position)
+            renewed[each.repair.position] = each.repair._replace(is_asked_for=True)
+        answer: AsyncResult = AsyncResult()
+        secondary.submit(secondary.served_as(FSYNC), slices, answer.set)
+        self._settle(wanted, answer.get(), left, renewed)
+
+    def _queues(self, topics: set[str]) -> dict[str, int | None]:
+        """The primary's number of queues of topics that were unequal before; the others were compared. Raises ResolveError."""
+        unequal = topics & self._sides.unequal.keys()
+        found = self._sides.at_primary(unequal) if unequal else {}
+        return {topic: found[topic].queues if topic in found else None for topic in topics}
+
+    def _settle(
+        self, wanted: Sequence[TakenEntry], outcomes: Sequence[ToldOutcome], left: set[int],
+        renewed: dict[int, WaitingRepair],
+    ) -> None:  # fmt: skip
+        done: list[tuple[int, BufferEntry]] = []
+        for each, outcome in zip(wanted, outcomes, strict=True):
+            position, fate = each.repair.position, fate_of(outcome[0])
+            if fate is Fate.STORED:
+                done.append((position, each.entry))
+                continue
+            self.note_refusal(each.topic, outcome)
+            if fate is Fate.REFUSED:
+                self._give_up(each, int(outcome[0]), left)
+                continue
+            self._hold(each.topic)
+            if fate is Fate.AWAY:
+                self._attempts.pop(position, None)
+                renewed[position] = each.repair._replace(is_asked_for=False)
+        self._leave(done, left)
+        self.repaired += len(done)
+        if len(done) == len(wanted):
+            for topic in {each.topic for each in wanted}:
+                self._held.pop(topic, None)
+
+    def _give_up(self, each: TakenEntry, code: int, left: set[int]) -> None:
+        try:
+            self._journal.give_up(each.entry, f"{self._sides.secondary.name} refused it with code {code}")
+        except OSError as error:
+            self.note(f"journal={self._journal.directory}: the dead-letter list cannot be written: {error}")
+            self._hold(each.topic, ASK_AGAIN_S)
+            return
+        self.refused += 1
+        self._leave([(each.repair.position, each.entry)], left)
+
+    def _leave(self, entries: Sequence[tuple[int, BufferEntry]], left: set[int]) -> None:
+        """Take entries out of the backlog for good."""
+        if not entries:
+            return
+        positions = [position for position, _ in entries]
+        left.difference_update(positions)
+        for position in positions:
+            self._attempts.pop(position, None)
+        self._backlog.leave([entry for _, entry in entries])
+        self._journal.note_done(positions)

@@ -1,0 +1,66 @@
+"""Both sides of a pair of targets, and the definitions of the topics that have it."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from common.config.definitions import TopicDefinition
+from common.config.text_values import ENGINE_HOME
+from producer_proxy.targets.base import SendTarget
+from producer_proxy.targets.topics import TopicView
+
+
+class Sides:
+    """
+    Args:
+        home, secondary_name: as the topics' settings name them.
+    Attributes:
+        unequal: topics whose sides have different numbers of queues, each with the sentence that refuses it.
+    """
+
+    def __init__(
+        self, home: str, secondary_name: str, primary: SendTarget, secondary: SendTarget, view: TopicView
+    ) -> None:
+        self._names = home, secondary_name
+        self.primary, self.secondary, self._view = primary, secondary, view
+        self.unequal: dict[str, str] = {}
+
+    def definition(self, topic: str) -> TopicDefinition | None:
+        """The definition of a topic of this pair; None: it is not defined, or not of this pair."""
+        found = self._view.topic(topic)
+        return found if found is not None and (found.home, found.secondary) == self._names else None
+
+    def secondary_finds_duplicates(self, topic: str) -> bool:
+        """Whether the secondary itself refuses a second copy of an id that a client has set."""
+        found = self._view.topic(topic)
+        return self._names[1] == ENGINE_HOME and found is not None and found.id_window_ms > 0
+
+    def at_primary(self, topics: Iterable[str]) -> dict[str, Any]:
+        """Destinations at the primary, of those that are still of this pair. Blocks. Raises ResolveError."""
+        return self.primary.resolve(self._definitions(topics), self._view.generation, "")
+
+    def at_secondary(self, queues: Mapping[str, int | None]) -> dict[str, Any]:
+        """Destinations at the secondary, of the topics with as many queues there. Blocks. Raises ResolveError.
+
+        Args:
+            queues: number at the primary, by topic; None: it was compared before.
+        """
+        found = self.secondary.resolve(self._definitions(queues), self._view.generation, "")
+        return {
+            name: destination
+            for name, destination in found.items()
+            if (wanted := queues[name]) is None or self.compare(name, wanted, destination.queues)
+        }
+
+    def compare(self, topic: str, queues: int, at_secondary: int) -> bool:
+        """Whether both sides have as many queues; remembers the answer."""
+        if queues == at_secondary:
+            self.unequal.pop(topic, None)
+            return True
+        self.unequal[topic] = (
+            f"topic={topic}: {self.primary.name} has {queues} queues and {self.secondary.name} {at_secondary}: "
+            "a dual write needs as many on both sides; nothing was stored"
+        )
+        return False
+
+    def _definitions(self, topics: Iterable[str]) -> dict[str, TopicDefinition]:
+        return {name: found for name in topics if (found := self.definition(name)) is not None}
