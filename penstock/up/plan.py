@@ -86,18 +86,16 @@ def make_plan(
         *[engine(number, replica) for replica in copies for number in numbers],
         *([_controller(data, url, key, address(f"{CONTROLLER}_ops"))] if replicas > 1 else []),
         *([bridge] if bridge and KAFKA_BRIDGE in ports else []),
-        proxy(
-            "producer_proxy",
-            "--buffer",
-            str(data / "buffer" / "producer_proxy"),
-            "--journal",
-            str(data / "journal" / "producer_proxy"),
-            *to_bridge,
-        ),
+        proxy("producer_proxy", *_stores(data, "producer_proxy"), *to_bridge),
         proxy("consumer_proxy"),
     ]
     later = None if KAFKA_BRIDGE in ports else bridge
     return UpPlan(data, host, url, key, ports, children, ready_file, groups, replicas, later)
+
+
+def _stores(data: Path, name: str) -> list[str]:
+    """The options of a producer proxy's directories."""
+    return ["--buffer", str(data / "buffer" / name), "--journal", str(data / "journal" / name)]
 
 
 def place_options(name: str, group: str, replica: int) -> list[str]:

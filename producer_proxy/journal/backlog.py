@@ -28,7 +28,7 @@ class WaitingRepair(NamedTuple):
     is_asked_for: bool
 
 
-class Backlog:
+class RepairBacklog:
     """
     Attributes:
         ordering_keys: keys with entries here.

@@ -16,7 +16,7 @@ from common.contract import Code
 from common.limited_log import LimitedLog
 from common.readiness import Note
 from producer_proxy.buffer.entry import BufferEntry
-from producer_proxy.journal.backlog import Backlog, WaitingRepair
+from producer_proxy.journal.backlog import RepairBacklog, WaitingRepair
 from producer_proxy.journal.fates import Fate, fate_of
 from producer_proxy.journal.intending import Intents
 from producer_proxy.journal.repair import Repairer
@@ -63,7 +63,7 @@ class SecondaryCopies(Copies):
         copied: messages that the secondary has answered OK or DUPLICATE.
     """
 
-    def __init__(self, sides: Sides, intents: Intents, backlog: Backlog, repairer: Repairer) -> None:
+    def __init__(self, sides: Sides, intents: Intents, backlog: RepairBacklog, repairer: Repairer) -> None:
         self.sides, self._intents, self._backlog, self.repairer = sides, intents, backlog, repairer
         self._waiting: deque[AnsweredBatch] = deque()
         self.waiting_bytes = self.copied = 0

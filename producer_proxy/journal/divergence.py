@@ -1,4 +1,4 @@
-"""What is on one side only, as the repair journals know it: ids per topic and queue, read without the journal's lock."""
+"""Ids that one side of a dual write lacks, as a repair journal knows them, per topic and queue; read without its lock."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a contract code says about a message at a target."""
+"""Fates of a message at a target, by the contract code that the target has answered."""
 
 from enum import Enum, auto
 

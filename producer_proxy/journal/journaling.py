@@ -9,7 +9,7 @@ from common.config.definitions import TopicDefinition
 from common.limited_log import LimitedLog
 from common.readiness import Note
 from producer_proxy.buffer.entry import BufferEntry
-from producer_proxy.journal.backlog import Backlog, WaitingRepair
+from producer_proxy.journal.backlog import RepairBacklog, WaitingRepair
 from producer_proxy.journal.copying import SecondaryCopies
 from producer_proxy.journal.intending import Intents, MissedCopies
 from producer_proxy.journal.journal import RepairJournal
@@ -44,7 +44,7 @@ class Journaling:
 
     def __init__(self, journal: RepairJournal | None, now_ms: Callable[[], int]) -> None:
         self.journal, self._now_ms = journal, now_ms
-        self.intents, self.backlog = Intents(journal, now_ms), Backlog()
+        self.intents, self.backlog = Intents(journal, now_ms), RepairBacklog()
         self.pairs: dict[tuple[str, str], DualPair] = {}
         self.left = 0
         self._view: TopicView | None = None

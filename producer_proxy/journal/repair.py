@@ -19,7 +19,7 @@ from engine.client.durability import FSYNC
 from producer_proxy.buffer.entry import BufferEntry
 from producer_proxy.buffer.ordering_keys import slot_of
 from producer_proxy.buffer.pace import PER_S, Pace
-from producer_proxy.journal.backlog import Backlog, WaitingRepair
+from producer_proxy.journal.backlog import RepairBacklog, WaitingRepair
 from producer_proxy.journal.fates import Fate, fate_of
 from producer_proxy.journal.journal import RepairJournal
 from producer_proxy.journal.sides import Sides
@@ -74,7 +74,7 @@ class Repairer:
     """
 
     def __init__(
-        self, sides: Sides, journal: RepairJournal, backlog: Backlog, now_ms: Callable[[], int], per_s: int = PER_S
+        self, sides: Sides, journal: RepairJournal, backlog: RepairBacklog, now_ms: Callable[[], int], per_s: int = PER_S
     ) -> None:
         self._sides, self._journal, self._backlog, self._now_ms = sides, journal, backlog, now_ms
         self._began, self._began_at = journal.began, time.monotonic()
