@@ -33,6 +33,7 @@ IDLE_S = 1.0
 STOP_S = 1.0
 OK = int(Code.OK)
 ALL_OK = {OK}
+THERE = {OK, int(Code.DUPLICATE)}
 
 
 class AnsweredBatch(NamedTuple):
@@ -163,6 +164,9 @@ class SecondaryCopies(Copies):
             self._settle(copies, outcomes)
 
     def _settle(self, copies: list[Copy], outcomes: Sequence[ToldOutcome]) -> None:
+        if {each[0] for each in outcomes} <= THERE:
+            self.copied += len(copies)
+            return self._intents.done([each.intent for each in copies])
         done: list[int] = []
         for copy, outcome in zip(copies, outcomes, strict=True):
             fate = fate_of(outcome[0])
@@ -174,7 +178,7 @@ class SecondaryCopies(Copies):
             if fate is Fate.UNKNOWN:
                 self.repairer.attempted(copy.intent)
         self.copied += len(done)
-        self._intents.done(done)
+        return self._intents.done(done)
 
     def _next_copies(self) -> tuple[list[Copy], int]:
         """Messages of one class for the secondary, out of the next batches; the others get what they need at once."""

@@ -74,7 +74,12 @@ class Repairer:
     """
 
     def __init__(
-        self, sides: Sides, journal: RepairJournal, backlog: RepairBacklog, now_ms: Callable[[], int], per_s: int = PER_S
+        self,
+        sides: Sides,
+        journal: RepairJournal,
+        backlog: RepairBacklog,
+        now_ms: Callable[[], int],
+        per_s: int = PER_S,
     ) -> None:
         self._sides, self._journal, self._backlog, self._now_ms = sides, journal, backlog, now_ms
         self._began, self._began_at = journal.began, time.monotonic()

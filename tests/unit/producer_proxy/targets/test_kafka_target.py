@@ -33,7 +33,7 @@ AT_HOME = {"home": "kafka:main", "id_window_ms": 0}
 class KafkaDesk:
     """A proxy: `k` and `k.safe` have their home in Kafka, `orders` and `orders.safe` in the engine."""
 
-    def __init__(self, hot: bool, monkeypatch, tmp_path, has_bridge: bool = True) -> None:
+    def __init__(self, hot: bool, monkeypatch, tmp_path, has_bridge: bool = True, journaling=None) -> None:
         if not hot:
             monkeypatch.setattr(proxy_module, "Front", None)
         self.engine, self.config = FakeBroker(), MemoryConfigStore()
@@ -52,7 +52,7 @@ class KafkaDesk:
         self.homes = KafkaHomes(self.bridge.address if has_bridge else None, KEY)
         self.proxy = ProducerProxy(
             [(listen("127.0.0.1", 0), None)], self.view, brokers, buffering=Buffering({"disk": self.disk}),
-            kafka=self.homes,
+            kafka=self.homes, journaling=journaling,
         )  # fmt: skip
         wait_until(lambda: brokers.connected)
         self.client = Client(self.proxy.server.ports[0])

@@ -1,0 +1,53 @@
+"""The backlog of repairs: order by position, and diverted keys."""
+
+import random
+
+from producer_proxy.buffer.entry import BufferEntry
+from producer_proxy.journal.backlog import RepairBacklog, WaitingRepair
+
+
+def entry(topic, key):
+    return BufferEntry(topic, key, None, b"", 0)
+
+
+def test_entries_come_in_the_order_of_their_positions_whatever_the_order_in_which_they_were_diverted():
+    chance = random.Random(1)
+    backlog = RepairBacklog()
+    positions = [8 * number for number in range(1, 500)]
+    shuffled = chance.sample(positions, len(positions))
+    for position in shuffled:
+        backlog.divert(
+            entry(chance.choice("tu"), b"k"), WaitingRepair(position, chance.choice((None, 0, 9_999)), False)
+        )
+    assert backlog.count == len(positions)
+    taken = backlog.take(lambda topic: True, 300, None) + backlog.take(lambda topic: True, 300, None)
+    assert [repair.position for _, repair in taken] == positions
+
+
+def test_queue_and_question_survive():
+    backlog = RepairBacklog()
+    wanted = [WaitingRepair(8, None, True), WaitingRepair(16, 0, False), WaitingRepair(1 << 50, 9_999, True)]
+    for each in wanted:
+        backlog.divert(entry("t", None), each)
+    assert [repair for _, repair in backlog.take(lambda topic: True, 10, None)] == wanted
+
+
+def test_entries_from_a_position_on_and_topics_that_are_not_wanted_stay():
+    backlog = RepairBacklog()
+    for number, topic in enumerate("tutu", 1):
+        backlog.divert(entry(topic, b"k"), WaitingRepair(8 * number, 1, False))
+    assert [repair.position for _, repair in backlog.take(lambda topic: topic == "t", 10, 24)] == [8]
+    assert [repair.position for _, repair in backlog.take(lambda topic: True, 10, None)] == [16, 24, 32]
+
+
+def test_a_key_is_diverted_until_its_last_entry_has_left_also_while_it_is_in_hand():
+    backlog = RepairBacklog()
+    for number in (1, 2):
+        backlog.divert(entry("t", b"k"), WaitingRepair(8 * number, 1, False))
+    assert len(backlog.take(lambda topic: True, 1, None)) == 1
+    assert backlog.holds("t", b"k") and not backlog.holds("t", b"other")
+    backlog.leave([entry("t", b"k")])
+    assert backlog.holds("t", b"k") and backlog.count == 1
+    backlog.take(lambda topic: True, 1, None)
+    backlog.leave([entry("t", b"k")])
+    assert not backlog.holds("t", b"k") and not backlog.count and not backlog.topics
