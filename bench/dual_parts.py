@@ -61,7 +61,7 @@ class NullTarget(SendTarget):
 class NullHomes(KafkaHomes):
     """One null target for every cluster."""
 
-    def of(self, cluster: str) -> Any:
+    def of(self, cluster: str, waits: bool = True) -> Any:
         return _secondary
 
 

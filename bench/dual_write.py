@@ -48,7 +48,7 @@ def settled_cpu_s(pid: int) -> float:
         before = now
 
 
-class Connection:
+class CallingThread:
     """One client that calls until it has sent its messages."""
 
     def __init__(self, place: tuple[str, int], application: tuple[str, str, str], topic: str, calls: int, size: int):
@@ -78,7 +78,8 @@ def measure(options: argparse.Namespace, facts: dict[str, Any], topic: str) -> d
     place = facts["producer_proxy"]["host"], facts["producer_proxy"]["port"]
     calls = options.messages // options.call // options.connections
     connections = [
-        Connection(place, tuple(options.key.split(":")), topic, calls, options.call) for _ in range(options.connections)
+        CallingThread(place, tuple(options.key.split(":")), topic, calls, options.call)
+        for _ in range(options.connections)
     ]
     before = settled_cpu_s(pid)
     threads = [threading.Thread(target=each.run) for each in connections]

@@ -64,7 +64,7 @@ class Journaling:
         for position, entry, queue in self.journal.found:
             self.backlog.divert(entry, WaitingRepair(position, queue, True))
         self.journal.found = []
-        if self.backlog.count:
+        if self.backlog.count or self.intents.ranges.all:
             self._look_from_now_on()
 
     def of(self, topic: TopicDefinition, primary: SendTarget, secondary: SendTarget) -> SendTarget:
@@ -81,7 +81,7 @@ class Journaling:
 
     def health(self) -> dict[str, bool | str]:
         """For /readyz: notes, since callers are served all the same."""
-        if not self.pairs:
+        if not self.pairs and not self.intents.ranges.all:
             return {}
         fault = self.intents.fault
         found: dict[str, bool | str] = {"repair journal": Note(fault) if fault else True}
@@ -116,6 +116,7 @@ class Journaling:
         """Find the pairs of topics with entries, and drop the entries of topics that have no secondary any more."""
         while True:
             try:
+                self.intents.ranges.take_compared()
                 for topic in list(self.backlog.topics):
                     self._look_at(topic)
             except Exception:

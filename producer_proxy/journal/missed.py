@@ -18,6 +18,8 @@ RANGES_MAX = 50
 """Above it, the ranges of a topic's queues become one; above it again, those of all topics."""
 ALL_QUEUES = -1
 ALL_TOPICS = "*"
+COMPARED_NAME = "compared"
+"""File beside the ranges with the names of topics that were compared, one per line."""
 _HEAD = struct.Struct("<8sQII")
 _MAGIC = b"PSTKMISS"
 
@@ -81,6 +83,14 @@ class MissedRanges:
         for name in topics:
             self._ranges = {key: each for key, each in self._ranges.items() if each.topic != name}
             self.is_dirty = True
+
+    def take_compared(self) -> None:
+        """Forget the ranges of topics that another process has told of, see `divergence.note_compared`. Raises OSError."""
+        if self._path is None or not (told := self._path.with_name(COMPARED_NAME)).exists():
+            return
+        self.compared(told.read_text().splitlines())
+        self.write()
+        told.unlink()
 
     def write(self) -> None:
         """Write all ranges to the file, durably. Blocks the thread. Raises OSError; they stay dirty."""

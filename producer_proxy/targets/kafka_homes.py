@@ -24,10 +24,14 @@ class KafkaHomes:
         self._waited_until = 0.0  # monotonic
         self._targets: dict[str, KafkaTarget] = {}
 
-    def of(self, cluster: str) -> KafkaTarget:
-        """The target of a cluster. Blocks the greenlet until the link is up for the first time, for a second at most."""
+    def of(self, cluster: str, waits: bool = True) -> KafkaTarget:
+        """The target of a cluster.
+
+        Args:
+            waits: block the greenlet until the link is up for the first time, for a second at most.
+        """
         if self._bridge is not None:
-            self._open_link(self._bridge)
+            self._open_link(self._bridge, waits)
         found = self._targets.get(cluster)
         if found is None:
             found = self._targets[cluster] = KafkaTarget(cluster, self._link)
@@ -45,11 +49,11 @@ class KafkaHomes:
         if self._link is not None:
             self._link.close()
 
-    def _open_link(self, bridge: Address) -> None:
+    def _open_link(self, bridge: Address, waits: bool) -> None:
         if self._link is None:
             self._link = RpcClient(bridge, self._key, role=KAFKA_BRIDGE_ROLE, admits=_refusal)
             self._waited_until = time.monotonic() + FIRST_LINK_S
-        if self._link.hello is None and (left_s := self._waited_until - time.monotonic()) > 0:
+        if waits and self._link.hello is None and (left_s := self._waited_until - time.monotonic()) > 0:
             self._link.wait_connected(left_s)
 
 

@@ -65,16 +65,16 @@ class Targets:
         self.duals = duals
 
     def of(self, topic: TopicDefinition) -> SendTarget:
-        """The topic's target. The first one of a Kafka cluster blocks the greenlet for a second at most."""
-        home = self._side(topic, topic.home)
+        """The topic's target. The first one with a home in Kafka blocks the greenlet for a second at most."""
+        home = self._side(topic, topic.home, waits=True)
         if not topic.secondary or self.duals is None:
             return home
-        return self.duals.of(topic, home, self._side(topic, topic.secondary))
+        return self.duals.of(topic, home, self._side(topic, topic.secondary, waits=False))
 
-    def _side(self, topic: TopicDefinition, side: str) -> SendTarget:
+    def _side(self, topic: TopicDefinition, side: str, waits: bool) -> SendTarget:
         cluster = kafka_cluster_of(side)
         if cluster is not None:
-            return self._kafka.of(cluster)
+            return self._kafka.of(cluster, waits)
         return self._by_topic.get(topic.name, self.default)
 
     @property

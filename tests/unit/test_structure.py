@@ -111,6 +111,7 @@ MAY_USE_GEVENT = (
     "engine.client._lane",
     "engine.client._transport",
     "bench.cold_reader",  # the log's syncs come back through the loop
+    "bench.dual_parts",  # the repair journal's greenlets
     "producer_proxy",
     "consumer_proxy",
 )

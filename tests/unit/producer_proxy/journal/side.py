@@ -1,5 +1,6 @@
 """A side of a dual write in memory, with faults on demand, and a proxy's dual write over two of them."""
 
+import os
 import time
 from typing import Any, NamedTuple
 
@@ -140,7 +141,7 @@ class SideHomes:
     def __init__(self, side: Side) -> None:
         self._side = side
 
-    def of(self, cluster):
+    def of(self, cluster, waits=True):
         return self._side
 
     @property
@@ -185,8 +186,6 @@ class DualDesk:
         self.journal._keeper.kill()
         for segment in self.journal._segments:
             segment.close()
-        import os
-
         os.close(self.journal._lock)
         self.view.close()
 

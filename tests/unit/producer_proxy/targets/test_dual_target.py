@@ -115,3 +115,28 @@ def test_what_the_secondary_could_not_follow_is_refused_by_field_and_a_durabilit
         assert "engine and kafka:main" in result.error or "penstock-" in result.error
     assert codes(desk.send(Message(topic="out"), durability=Durability.FSYNC)) == [Code.OK]
     assert len(engine_records(desk, "out")) == 1
+
+
+def test_a_buffered_message_is_drained_to_both_sides(desk):
+    entry = desk.config.get("topic", "k.safe")
+    desk.config.put("topic", "k.safe", {**entry.value, "secondary": "engine", "queues": PARTITIONS}, entry.version)
+    wait_until(lambda: desk.view.topic("k.safe").secondary != "")
+    desk.kafka.refusal = int(Code.UNAVAILABLE), "away"
+    assert codes(desk.send(Message(topic="k.safe", key="a", body=b"kept"))) == [Code.BUFFERED]
+    desk.kafka.refusal = None
+    wait_until(lambda: len(desk.kafka.records("k.safe")) == 1)
+    wait_until(lambda: len(engine_records(desk, "k.safe")) == 1)
+
+
+def test_a_bridge_that_is_away_does_not_delay_the_first_message(desk, monkeypatch):
+    waited = []
+    monkeypatch.setattr(
+        "engine.client.rpc.RpcClient.wait_connected", lambda self, timeout_s=None: waited.append(timeout_s)
+    )
+    desk.bridge.kill()
+    assert codes(desk.send(Message(topic="out", id="a"))) == [Code.OK]
+    assert waited == []
+    wait_until(lambda: desk.proxy.journaling.backlog.count == 1)
+    desk.bridge.start()
+    wait_until(lambda: not desk.proxy.journaling.backlog.count, 10.0)
+    assert len(desk.kafka.records("out")) == 1
