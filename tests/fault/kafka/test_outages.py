@@ -182,3 +182,18 @@ def test_a_killed_proxy_leaves_nothing_unrepaired(both):
     both.wait_even()
     both.assert_equal("out")
     assert stored_ok(codes) <= set(both.kafka_ids("out"))
+
+
+def test_a_kafka_that_hangs_is_not_felt_and_gets_every_message_once_it_goes_on(both):
+    load = Load(both, "out", start=2_000_000)
+    load.wait_for(Code.OK, 20)
+    both.brokers.freeze(1)
+    try:
+        load.wait_for(Code.OK, 100)
+    finally:
+        both.brokers.thaw(1)
+    load.wait_for(Code.OK, 20)
+    codes = load.stop()
+    assert set(codes.values()) == {Code.OK}
+    both.wait_even()
+    both.assert_equal("out")
