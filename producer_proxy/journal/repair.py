@@ -32,6 +32,8 @@ IDLE_S = 0.1
 ASK_S = 35.0
 """A little more than the Kafka bridge searches for."""
 ASK_AGAIN_S = 1.0
+ABSENT_SHARE = 7
+"""Share of a primary's settling time for which it has to say that it lacks a message, before it is believed."""
 MARGIN_MS = 10_000
 """Difference of the clocks of proxy and primary that a search allows for."""
 
@@ -84,6 +86,7 @@ class Repairer:
         self._sides, self._journal, self._backlog, self._now_ms = sides, journal, backlog, now_ms
         self._began, self._began_at = journal.began, time.monotonic()
         self._attempts: dict[int, float] = {}
+        self._absent: dict[int, float] = {}  # by position: when the primary first said that it lacks the message
         self._held: dict[str, tuple[float, float]] = {}
         self._due = 0.0
         self.pace = Pace(per_s)
@@ -195,7 +198,7 @@ class Repairer:
                 renewed[position] = each.repair._replace(queue=queue)
                 self._journal.note_stored(((position, queue),))
                 known.append(each._replace(repair=renewed[position]))
-            elif found[position][0] == Code.OK and self._is_settled(each):
+            elif found[position][0] == Code.OK and self._was_never_stored(each):
                 self._leave([(position, each.entry)], left)
                 self.dropped += 1
             elif found[position][0] == Code.INVALID and self._is_settled(each):
@@ -209,6 +212,14 @@ class Repairer:
     def _is_settled(self, each: TakenEntry) -> bool:
         """Whether the primary must have stored the message by now, if it ever will."""
         return self._now_ms() - each.entry.accepted_at_ms > 1000 * self._sides.primary.settled_after_s
+
+    def _was_never_stored(self, each: TakenEntry) -> bool:
+        """Whether an answer that the primary lacks the message is final.
+
+        A cluster that comes back gets what its client has held meanwhile: one answer right after that says nothing.
+        """
+        first = self._absent.setdefault(each.repair.position, time.monotonic())
+        return self._is_settled(each) and time.monotonic() - first > self._sides.primary.settled_after_s / ABSENT_SHARE
 
     def _cannot_tell(self, each: TakenEntry, outcome: Outcome, side: SendTarget) -> None:
         self._hold(each.topic, ASK_AGAIN_S)
@@ -350,5 +361,6 @@ class Repairer:
         left.difference_update(positions)
         for position in positions:
             self._attempts.pop(position, None)
+            self._absent.pop(position, None)
         self._backlog.leave([entry for _, entry in entries])
         self._journal.note_done(positions)

@@ -5,11 +5,11 @@ import errno
 import gevent
 import pytest
 
-from common.contract import Code, Message
+from common.contract import Code, Message, encode_struct
 from producer_proxy.journal.divergence import divergence
 from producer_proxy.journal.segment import JournalSegment
-from producer_proxy.targets.base import ResolveError
-from tests.unit.producer_proxy.journal.side import DualDesk
+from producer_proxy.targets.base import MessageSlice, ResolveError
+from tests.unit.producer_proxy.journal.side import DualDesk, SideDestination
 
 
 @pytest.fixture
@@ -266,3 +266,17 @@ def test_ids_on_the_primary_only_are_listed_by_topic_and_queue(desk):
     assert divergence(desk.directory).queues == (), "younger than what may be underway"
     desk.secondary.code = None
     even(desk)
+
+
+def test_a_message_that_the_primary_gets_late_is_copied_though_it_was_missing_at_first(desk, monkeypatch):
+    monkeypatch.setattr("producer_proxy.journal.repair.ASK_AGAIN_S", 0.01)
+    monkeypatch.setattr("producer_proxy.journal.repair.ABSENT_SHARE", 0.01)  # five seconds
+    desk.primary.code = Code.TIMEOUT
+    desk.submit(Message(topic="t", id="a", key="k"))
+    gevent.sleep(0)
+    soon(lambda: desk.primary.questions > 2, "answers that it is missing, some after the message has settled")
+    desk.primary.code = None
+    slices = [MessageSlice(SideDestination("t", 4), b"k", None, encode_struct(Message(topic="t", id="a", key="k")))]
+    desk.primary.submit(1, slices, lambda outcomes: None)
+    even(desk)
+    assert desk.secondary.ids() == ["a"]
