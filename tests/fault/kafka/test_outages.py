@@ -34,7 +34,7 @@ OUTAGES = int(os.environ.get("PENSTOCK_OUTAGES", "3"))
 KILLS = 3
 EVEN_S_MAX = 60.0
 SERVES_S_MAX = 90.0
-SHOWN_MAX = 10_000
+SHOWN_MAX = 2_000
 SIDES = {
     "out": {"secondary": "kafka:main", "id_window_ms": 0},
     "in": {"home": "kafka:main", "secondary": "engine", "id_window_ms": 0},
@@ -61,9 +61,18 @@ class DualWritten:
         self.journal = folder / "data" / "journal" / "producer_proxy"
 
     def engine_ids(self, topic) -> list[str]:
-        found = self.penstock.run("message", "find", "-t", topic, "--from", "1d", "--limit", str(SHOWN_MAX))
-        assert len(found) < SHOWN_MAX
-        return [each["id"] for each in found]
+        """The ids of all messages, in the order of each queue."""
+        found: list[str] = []
+        for queue in range(PARTITIONS):
+            offset = 0
+            while page := self._page(topic, queue, offset):
+                found += [each["id"] for each in page]
+                offset = page[-1]["offset"] + 1
+        return found
+
+    def _page(self, topic, queue, offset):
+        more = ("--queue", str(queue), "--offset", str(offset), "--limit", str(SHOWN_MAX))
+        return self.penstock.run("message", "browse", "-t", topic, *more)
 
     def kafka_ids(self, topic) -> list[str]:
         """The ids of all records, in the order of each partition."""
