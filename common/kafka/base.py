@@ -1,4 +1,4 @@
-"""The interface of both drivers: producer, reader of partitions, and administration of one Kafka cluster.
+"""The interface of both drivers: producer, readers, and administration of one Kafka cluster.
 
 Every option that decides about loss, duplicates or order is given to the library by name; none is left to its default.
 Errors are those of `common.kafka.errors`; no library's exception leaves a driver.
@@ -7,6 +7,7 @@ Errors are those of `common.kafka.errors`; no library's exception leaves a drive
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
 
@@ -53,6 +54,29 @@ class ReaderOptions:
     records_max: int = 10_000
     partition_bytes: int = 1 << 20
     committed_only: bool = True
+
+
+@dataclass(frozen=True)
+class GroupOptions:
+    """
+    Attributes:
+        start: EARLIEST or END: where to begin in a partition for which the group has no position. END is committed
+            at once, so that what comes before a first rebalance is not skipped.
+        session_s: a member that the group has not heard of for so long is out of it. Less finds a dead one earlier.
+        rebalance_s: how long members may take to give partitions up and to join again, and may be without poll().
+        revoke_s: the deadline of on_revoked; below `rebalance_s`, or the group drops the reader in its course.
+        protocol: "classic", or "consumer" (KIP-848), which only some drivers have and where the session is the
+            broker's setting. A broker with its default settings lets classic members join a "consumer" group.
+    """
+
+    group: str
+    topics: tuple[str, ...]
+    reading: ReaderOptions = ReaderOptions()
+    start: int = EARLIEST
+    session_s: float = 45.0
+    rebalance_s: float = 300.0
+    revoke_s: float = 30.0
+    protocol: str = "classic"
 
 
 class KafkaProducer(ABC):
@@ -154,6 +178,83 @@ class PartitionReader(ABC):
     def close(self) -> None: ...
 
 
+class CommitOutcome(Enum):
+    """
+    Attributes:
+        COMMITTED: the group has the positions.
+        FENCED: it does not have them, and the partitions are no longer this reader's: drop what was read of them.
+        UNKNOWN: it may have them, or not yet: commit again after the next poll(), or count it as not committed.
+    """
+
+    COMMITTED = "committed"
+    FENCED = "fenced"
+    UNKNOWN = "unknown"
+
+
+class CommitResult(NamedTuple):
+    """Attributes: sentence: why it was not committed."""
+
+    outcome: CommitOutcome
+    sentence: str = ""
+
+
+class GroupListener:
+    """Learns which partitions a reader of a group has. Called in poll() and close(), in the thread that called them."""
+
+    def on_assigned(self, partitions: Collection[Partition]) -> None:
+        """These are the reader's from now on, beside those that it has."""
+
+    def on_revoked(self, partitions: Collection[Partition], deadline_s: float) -> None:
+        """The group asks for these; they are given up when this returns.
+
+        A commit in it counts. After `deadline_s` the group gets them all the same, and commits of them are FENCED.
+        """
+
+    def on_lost(self, partitions: Collection[Partition]) -> None:
+        """Others may have these already: commits of them are FENCED."""
+
+
+class GroupReader(ABC):
+    """A member of a consumer group: reads the partitions that the group gives it. For one thread.
+
+    poll() keeps the membership: without a call for `rebalance_s` the reader leaves the group. It begins at the position
+    that the group has committed, and where there is none, at `start`.
+    """
+
+    @abstractmethod
+    def poll(self, wait_s: float) -> list[Records]:
+        """As `PartitionReader.poll`. It may take longer than `wait_s` by the time of the listener's calls.
+
+        Raises:
+            PositionOutOfRange: the group's position does not exist (any more); nothing is skipped. An operator sets
+                another one, after close().
+            KafkaRefusal: a broker refuses to serve a partition, or the group refuses this reader.
+        """
+
+    @abstractmethod
+    def commit(self, positions: Mapping[Partition, int]) -> CommitResult:
+        """Commit next offsets to read. Blocks until the coordinator has answered, for some 10 s at most.
+
+        Raises:
+            KafkaRefusal: the user may not commit.
+        """
+
+    @abstractmethod
+    def pause(self, partitions: Collection[Partition]) -> None:
+        """Get no records of these until resume(); a partition that is assigned anew is not paused."""
+
+    @abstractmethod
+    def resume(self, partitions: Collection[Partition]) -> None: ...
+
+    @abstractmethod
+    def positions(self) -> dict[Partition, int]:
+        """Next offset per partition that the reader has, as the last poll() left it."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give all partitions up, as by on_revoked, and leave the group."""
+
+
 class KafkaBroker(NamedTuple):
     id: int
     host: str
@@ -238,12 +339,17 @@ class KafkaDriver(ABC):
     """
 
     name: str
+    group_protocols: tuple[str, ...] = ("classic",)
 
     @abstractmethod
     def producer(self, connection: KafkaConnection, options: ProducerOptions) -> KafkaProducer: ...
 
     @abstractmethod
     def reader(self, connection: KafkaConnection, options: ReaderOptions) -> PartitionReader: ...
+
+    @abstractmethod
+    def group_reader(self, connection: KafkaConnection, options: GroupOptions, listener: GroupListener) -> GroupReader:
+        """Raises KafkaRefusal: a topic does not exist, or the driver does not have the group protocol."""
 
     @abstractmethod
     def admin(self, connection: KafkaConnection) -> ClusterAdmin: ...

@@ -1,13 +1,17 @@
-"""Results of produced records, gathered from callbacks per record into one call per batch."""
+"""Results of produced records, gathered from callbacks per record into one call per batch: the base of both producers."""
 
 import threading
 import time
+from abc import abstractmethod
 from collections.abc import Callable
 from itertools import count
 from typing import Protocol
 
 from common.contract import Code
-from common.kafka.records import NO_OFFSET, ProduceResults
+from common.kafka.base import KafkaProducer, OnResults, ProducerOptions
+from common.kafka.errors import KafkaFault
+from common.kafka.partition_counts import PartitionCounts
+from common.kafka.records import NO_OFFSET, OutgoingRecords, ProduceResults, refused
 
 _OK = int(Code.OK)
 
@@ -88,3 +92,48 @@ class Outstanding:
         """Seconds for which batches have waited and none got its results."""
         with self._changed:
             return self._now() - self._moved_at if self._batches else 0.0
+
+
+class GatheringProducer(KafkaProducer):
+    """A producer whose library reports each record by itself. Drivers send, and ask for a topic's partitions."""
+
+    def __init__(self, cluster: str, options: ProducerOptions) -> None:
+        self._cluster = cluster
+        self._outstanding = Outstanding(options.pending_bytes_max)
+        self._counts = PartitionCounts(self._ask)
+
+    def partitions(self, topic: str) -> int:
+        return self._counts.of(topic)
+
+    def produce(self, records: OutgoingRecords, on_results: OnResults) -> None:
+        size, count = records.size_bytes(), len(records.topics)
+        if not count:
+            on_results(ProduceResults([], [], {}))
+            return
+        if not self._outstanding.add(size):
+            on_results(refused(count, int(Code.OVERLOADED), f'kafka "{self._cluster}": too much waits for Kafka'))
+            return
+
+        def finish(results: ProduceResults) -> None:
+            on_results(results)
+            self._outstanding.remove(size)
+
+        self._send(records, PendingBatch(count, finish))
+
+    def _unknown_topics(self, records: OutgoingRecords) -> dict[str, str]:
+        """Topics that cannot be sent to, and why."""
+        found = {}
+        for topic in set(records.topics):
+            try:
+                self._counts.of(topic)
+            except KafkaFault as fault:
+                found[topic] = str(fault)
+        return found
+
+    @abstractmethod
+    def _ask(self, topic: str) -> int:
+        """A topic's number of partitions, from the cluster. Raises KafkaFault."""
+
+    @abstractmethod
+    def _send(self, records: OutgoingRecords, pending: PendingBatch) -> None:
+        """Hand the records to the library; each gives `pending` one result."""

@@ -9,6 +9,7 @@ The jars come from the cache of `bench/peers`; the first start on a machine fetc
 import shutil
 import signal
 import subprocess
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,6 +27,7 @@ COMMON = """\
 num.partitions=1
 auto.create.topics.enable=false
 group.initial.rebalance.delay.ms=0
+group.min.session.timeout.ms=1000
 offsets.topic.num.partitions=3
 transaction.state.log.num.partitions=3
 share.coordinator.state.topic.num.partitions=1
@@ -147,6 +149,10 @@ class KafkaBrokers:
             raise RuntimeError((done.stdout + done.stderr).decode(errors="replace")[-2000:])
         return done.stdout
 
+    def program(self, main_class: str, *arguments: str) -> "JavaProgram":
+        """Start one of Kafka's own programs; the caller ends it."""
+        return JavaProgram([*java_line(main_class, self._directory, HEAP, self._machine), *arguments], self._directory)
+
     def kill(self, number: int) -> None:
         """SIGKILL one node; numbers begin at 1, as Kafka's node ids."""
         self.nodes[number - 1].strike(signal.SIGKILL)
@@ -173,6 +179,30 @@ class KafkaBrokers:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+class JavaProgram:
+    """A running program of Kafka, and what it has printed so far."""
+
+    def __init__(self, line: Sequence[str], folder: Path) -> None:
+        self._out = folder / f"program-{uuid.uuid4().hex}.out"
+        with self._out.open("wb") as out:
+            self._process = subprocess.Popen(line, cwd=folder, stdout=out, stderr=subprocess.STDOUT)
+
+    def lines(self) -> list[str]:
+        """Complete lines; those of its log are among them."""
+        return self._out.read_text(errors="replace").rpartition("\n")[0].split("\n")
+
+    def end(self) -> None:
+        """SIGTERM, on which a consumer leaves its group."""
+        self._process.terminate()
+        self._process.wait(STEP_TIMEOUT_S)
+
+    def __enter__(self) -> "JavaProgram":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
 
 
 def _certificate(folder: Path) -> Path:

@@ -241,6 +241,9 @@ class MemoryKafkaDriver(KafkaDriver):
     def admin(self, connection: KafkaConnection) -> MemoryKafkaAdmin:
         return self._checked(MemoryKafkaAdmin(self._cluster))
 
+    def group_reader(self, connection, options, listener):
+        raise NotImplementedError
+
     def _checked(self, made):
         if self._cluster.fault is not None:
             raise self._cluster.fault

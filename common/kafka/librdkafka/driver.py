@@ -1,20 +1,27 @@
 """The door of this driver: opens its clients."""
 
-from common.kafka.base import KafkaDriver, ProducerOptions, ReaderOptions
+from common.kafka.base import GroupListener, GroupOptions, KafkaDriver, ProducerOptions, ReaderOptions
 from common.kafka.connection import KafkaConnection
 from common.kafka.librdkafka.admin import LibrdkafkaAdmin
+from common.kafka.librdkafka.group_reader import PROTOCOLS, LibrdkafkaGroupReader
 from common.kafka.librdkafka.producer import LibrdkafkaProducer
 from common.kafka.librdkafka.reader import LibrdkafkaReader
 
 
 class LibrdkafkaDriver(KafkaDriver):
     name = "confluent-kafka"
+    group_protocols = PROTOCOLS
 
     def producer(self, connection: KafkaConnection, options: ProducerOptions) -> LibrdkafkaProducer:
         return LibrdkafkaProducer(connection, options)
 
     def reader(self, connection: KafkaConnection, options: ReaderOptions) -> LibrdkafkaReader:
         return LibrdkafkaReader(connection, options)
+
+    def group_reader(
+        self, connection: KafkaConnection, options: GroupOptions, listener: GroupListener
+    ) -> LibrdkafkaGroupReader:
+        return LibrdkafkaGroupReader(connection, options, listener)
 
     def admin(self, connection: KafkaConnection) -> LibrdkafkaAdmin:
         return LibrdkafkaAdmin(connection)

@@ -11,14 +11,13 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Producer as Library
 
 from common.contract import Code
-from common.kafka.base import KafkaProducer, OnResults, ProducerOptions
+from common.kafka.base import ProducerOptions
 from common.kafka.connection import KafkaConnection
-from common.kafka.errors import KafkaFault, ProducerFenced, TransactionAborted
+from common.kafka.errors import ProducerFenced, TransactionAborted
 from common.kafka.librdkafka.faults import described, fault_of, outcome_of, translated
 from common.kafka.librdkafka.options import common_options, opened
-from common.kafka.partition_counts import PartitionCounts
-from common.kafka.pending import Outstanding, PendingBatch
-from common.kafka.records import OutgoingRecords, Partition, ProduceResults, refused
+from common.kafka.pending import GatheringProducer, PendingBatch
+from common.kafka.records import OutgoingRecords, Partition
 
 METADATA_WAIT_S = 5.0
 MESSAGE_BYTES_MAX = 100 << 20
@@ -29,11 +28,10 @@ PURGE_WAIT_S = 2.0
 TRANSACTION_TIMEOUT_S = 30.0
 
 
-class LibrdkafkaProducer(KafkaProducer):
+class LibrdkafkaProducer(GatheringProducer):
     def __init__(self, connection: KafkaConnection, options: ProducerOptions) -> None:
-        self._connection, self._cluster = connection, connection.name
-        self._outstanding = Outstanding(options.pending_bytes_max)
-        self._counts = PartitionCounts(self._ask)
+        super().__init__(connection.name, options)
+        self._connection = connection
         settings = {**common_options(connection), **_library_options(options)}
         self._client, self._last = opened(connection, Library, settings, lambda client: client.poll(0))
         if options.transactional_id:
@@ -61,30 +59,12 @@ class LibrdkafkaProducer(KafkaProducer):
             self._last.fatal = self._last.fatal or described(fault.args[0])
             self._ending.wait(FATAL_PAUSE_S)
 
-    def partitions(self, topic: str) -> int:
-        return self._counts.of(topic)
-
     def _ask(self, topic: str) -> int:
         with translated(self._cluster):
             found = self._client.list_topics(topic, METADATA_WAIT_S).topics[topic]
         if found.error is not None:
             raise fault_of(self._cluster, found.error, f"topic {topic}: ")
         return len(found.partitions)
-
-    def produce(self, records: OutgoingRecords, on_results: OnResults) -> None:
-        size, count = records.size_bytes(), len(records.topics)
-        if not count:
-            on_results(ProduceResults([], [], {}))
-            return
-        if not self._outstanding.add(size):
-            on_results(refused(count, int(Code.OVERLOADED), f'kafka "{self._cluster}": too much waits for Kafka'))
-            return
-
-        def finish(results: ProduceResults) -> None:
-            on_results(results)
-            self._outstanding.remove(size)
-
-        self._send(records, PendingBatch(count, finish))
 
     def _send(self, records: OutgoingRecords, pending: PendingBatch) -> None:
         unknown = self._unknown_topics(records)
@@ -103,16 +83,6 @@ class LibrdkafkaProducer(KafkaProducer):
                 pending.refuse(index, int(Code.OVERLOADED), f'kafka "{self._cluster}": too much waits for Kafka')
             except KafkaException as fault:
                 pending.refuse(index, *outcome_of(fault.args[0]))
-
-    def _unknown_topics(self, records: OutgoingRecords) -> dict[str, str]:
-        """Topics that cannot be sent to, and why."""
-        found = {}
-        for topic in set(records.topics):
-            try:
-                self._counts.of(topic)
-            except KafkaFault as fault:
-                found[topic] = str(fault)
-        return found
 
     def flush(self, timeout_s: float) -> bool:
         ends = time.monotonic() + timeout_s

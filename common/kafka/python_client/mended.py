@@ -5,13 +5,16 @@
 - After a batch whose delivery time ended between two tries, the producer gives its id back and never asks for another:
   it sends nothing more, and nothing expires.
 - close() raises, and leaves the producer running, where not all could be sent in time.
+- A member that joins again because topics or partitions have changed, and whose join ends between two calls of poll(),
+  takes the join as done: it never gets its partitions, and falls out of the group.
+- A group's first member does not know the partitions when it joins, so it joins once more as soon as it does.
 - Checksums are computed in Python, 150 ns per byte, unless a package under the LGPL is installed.
 """
 
 from typing import Any
 
 import google_crc32c
-from kafka import KafkaProducer, errors
+from kafka import KafkaConsumer, KafkaProducer, errors
 from kafka.producer.transaction_manager import TransactionManager
 from kafka.record import default_records
 
@@ -44,6 +47,14 @@ def recover_from_failed_batches(producer: KafkaProducer) -> None:
 
     manager.classify_batch_error = classify
     manager.reset_producer_id = manager.bump_producer_id_and_epoch
+
+
+def mend_joins(consumer: KafkaConsumer) -> None:
+    """Let a member of a group join once, and to the end. To be called after subscribe(), with known topics."""
+    coordinator = consumer._coordinator
+    coordinator._metadata_snapshot = coordinator._build_metadata_snapshot(consumer._subscription, consumer._cluster)
+    original = coordinator.need_rejoin
+    coordinator.need_rejoin = lambda: original() or coordinator.rejoining
 
 
 def fatal_error(producer: KafkaProducer) -> Exception | None:

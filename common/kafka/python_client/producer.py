@@ -12,16 +12,15 @@ from kafka.serializer import Serializer
 from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 from common.contract import Code
-from common.kafka.base import METADATA_AGE_S, KafkaProducer, OnResults, ProducerOptions
+from common.kafka.base import METADATA_AGE_S, ProducerOptions
 from common.kafka.connection import KafkaConnection
-from common.kafka.errors import KafkaFault, ProducerFenced, TransactionAborted
-from common.kafka.partition_counts import PartitionCounts
-from common.kafka.pending import Outstanding, PendingBatch
+from common.kafka.errors import ProducerFenced, TransactionAborted
+from common.kafka.pending import GatheringProducer, PendingBatch
 from common.kafka.python_client.admin import PythonAdmin
 from common.kafka.python_client.faults import described, fault_of, outcome_after_send, outcome_of_send, translated
 from common.kafka.python_client.mended import fatal_error, force_close, recover_from_failed_batches
 from common.kafka.python_client.options import common_options, opened
-from common.kafka.records import OutgoingRecords, Partition, ProduceResults, refused
+from common.kafka.records import OutgoingRecords, Partition
 
 METADATA_WAIT_MS = 5_000
 STALL_GRACE_S = 5.0
@@ -38,14 +37,13 @@ class _NullValues(Serializer):
         return None if data is self.NULL else data
 
 
-class PythonProducer(KafkaProducer):
+class PythonProducer(GatheringProducer):
     writes_null_headers = False
 
     def __init__(self, connection: KafkaConnection, options: ProducerOptions) -> None:
-        self._connection, self._cluster = connection, connection.name
-        self._outstanding = Outstanding(options.pending_bytes_max)
+        super().__init__(connection.name, options)
+        self._connection = connection
         self._stalled_s_max = options.delivery_timeout_s + options.request_timeout_s + STALL_GRACE_S
-        self._counts = PartitionCounts(self._ask)
         self._admin: PythonAdmin | None = None
         self._closing = threading.Lock()
         self._client = opened(connection, Library, {**common_options(connection), **_library_options(options)})
@@ -66,9 +64,6 @@ class PythonProducer(KafkaProducer):
             return ""
         return f'kafka "{self._cluster}": the producer has given no result for {stalled_s:.0f} s'
 
-    def partitions(self, topic: str) -> int:
-        return self._counts.of(topic)
-
     def _ask(self, topic: str) -> int:
         """By an admin client first: the producer itself would wait for a topic that does not exist."""
         with translated(self._cluster):
@@ -77,21 +72,6 @@ class PythonProducer(KafkaProducer):
             count = self._admin.partition_count(topic)
             self._client.partitions_for(topic)
             return count
-
-    def produce(self, records: OutgoingRecords, on_results: OnResults) -> None:
-        size, count = records.size_bytes(), len(records.topics)
-        if not count:
-            on_results(ProduceResults([], [], {}))
-            return
-        if not self._outstanding.add(size):
-            on_results(refused(count, int(Code.OVERLOADED), f'kafka "{self._cluster}": too much waits for Kafka'))
-            return
-
-        def finish(results: ProduceResults) -> None:
-            on_results(results)
-            self._outstanding.remove(size)
-
-        self._send(records, PendingBatch(count, finish))
 
     def _send(self, records: OutgoingRecords, pending: PendingBatch) -> None:
         unknown = self._unknown_topics(records)
@@ -117,16 +97,6 @@ class PythonProducer(KafkaProducer):
         if fatal_error(self._client) is not None:  # fails all records alike, those in flight, too
             return int(Code.TIMEOUT), described(fault)
         return outcome_after_send(fault)
-
-    def _unknown_topics(self, records: OutgoingRecords) -> dict[str, str]:
-        """Topics that cannot be sent to, and why."""
-        found = {}
-        for topic in set(records.topics):
-            try:
-                self._counts.of(topic)
-            except KafkaFault as fault:
-                found[topic] = str(fault)
-        return found
 
     def flush(self, timeout_s: float) -> bool:
         ends = time.monotonic() + timeout_s

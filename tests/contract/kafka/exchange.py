@@ -3,7 +3,7 @@
 import threading
 import time
 
-from common.kafka.base import KafkaDriver, ProducerOptions, ReaderOptions
+from common.kafka.base import GroupListener, GroupOptions, KafkaDriver, ProducerOptions, ReaderOptions
 from common.kafka.connection import KafkaConnection
 from common.kafka.records import OutgoingRecords, Partition, ProduceResults
 
@@ -58,6 +58,14 @@ class Exchange:
         self._opened.append(made.close)
         if positions:
             made.assign(positions)
+        return made
+
+    def group_reader(self, group, *topics, listener=None, **options):
+        reading = ReaderOptions(records_max=1_000)
+        made = self.driver.group_reader(
+            self.connection, GroupOptions(group, topics, reading, **options), listener or GroupListener()
+        )
+        self._opened.append(made.close)
         return made
 
     def admin(self):

@@ -1,0 +1,51 @@
+"""Records of a kafka-python consumer as columns. poll() gives named tuples, which become columns in one step."""
+
+from typing import Any
+
+from kafka import KafkaConsumer, TopicPartition
+
+from common.kafka.python_client.faults import translated
+from common.kafka.records import Partition, Records
+
+OFFSET, TIMESTAMP, KEY, VALUE, HEADERS = 3, 4, 6, 7, 8
+"""Columns of the library's ConsumerRecord."""
+
+
+class PythonFetching:
+    """Polls one consumer.
+
+    Attributes:
+        positions: next offset per partition; whoever assigns partitions sets it.
+    """
+
+    def __init__(self, cluster: str, client: KafkaConsumer) -> None:
+        self._cluster, self._client = cluster, client
+        self.positions: dict[Partition, int] = {}
+
+    def poll(self, wait_s: float) -> list[Records]:
+        with translated(self._cluster):
+            fetched = self._client.poll(int(wait_s * 1000))
+            if not fetched:
+                return self._moved()
+            return [self._records(Partition(*key), records) for key, records in fetched.items()]
+
+    def _records(self, partition: Partition, records: list[Any]) -> Records:
+        columns = [*zip(*records, strict=True)]
+        next_offset = self._position(partition)
+        self.positions[partition] = next_offset
+        return Records(
+            partition, next_offset, columns[OFFSET], columns[TIMESTAMP], columns[KEY], columns[VALUE], columns[HEADERS]
+        )
+
+    def _moved(self) -> list[Records]:
+        """Partitions that gave only what is skipped: control records and aborted transactions."""
+        moved = []
+        for partition, before in self.positions.items():
+            if (now := self._position(partition)) != before:
+                moved.append(Records(partition, now, (), (), (), (), ()))
+        self.positions.update((each.partition, each.next_offset) for each in moved)
+        return moved
+
+    def _position(self, partition: Partition) -> int:
+        # 0: without a request, since the position is known after seek().
+        return self._client.position(TopicPartition(*partition), timeout_ms=0)
