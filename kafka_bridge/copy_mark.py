@@ -32,6 +32,10 @@ class CopyMark(NamedTuple):
         place = f"{self.log_id} {self.topic_id} {self.queue} {self.offset}"
         return f"{place} {self.content_hash.hex()}".encode()
 
+    def matches(self, key: bytes | None, value: bytes | None) -> bool:
+        """Whether the record still has the key and the value that were copied."""
+        return self.content_hash == content_hash(key, value)
+
 
 def content_hash(key: bytes | None, value: bytes | None) -> bytes:
     """8 bytes of BLAKE2b of a record's key and value. Null and empty differ, and so do different borders of both."""

@@ -36,9 +36,11 @@ class MappedRecord(NamedTuple):
     headers: list[tuple[str, bytes | None]]
 
 
-def record_of(message: bytes, assigned_id: bytes | None) -> MappedRecord:
+def record_of(message: bytes, assigned_id: bytes | None, *, allows_reserved: bool = False) -> MappedRecord:
     """The record of a message in Thrift binary, which a proxy has checked.
 
+    Args:
+        allows_reserved: pass properties with reserved names on as they are: of a message that the engine has taken.
     Raises:
         UnmappableMessage: a property has a reserved name, or the bytes are not a message.
     """
@@ -51,7 +53,8 @@ def record_of(message: bytes, assigned_id: bytes | None) -> MappedRecord:
             headers.append((TAG_HEADER, tag))
         if properties:
             headers += [(name.decode(), value) for name, value in properties.items()]
-            _check_names(headers[len(headers) - len(properties) :])
+            if not allows_reserved:
+                _check_names(headers[len(headers) - len(properties) :])
     except (WireError, struct.error, IndexError, UnicodeDecodeError) as error:
         raise UnmappableMessage(f"Message: its bytes are not a message: {error}") from error
     return MappedRecord(texts.get(_KEY), texts.get(_BODY, b""), headers)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from common.kafka.records import Headers, Records
 from engine.link.record import encode_copied_record
 from kafka_bridge.copy_in.messages import ForeignRecordTooLarge, RecordPlace, message_of
-from kafka_bridge.copy_mark import COPY_HEADER, content_hash, parse_copy_mark
+from kafka_bridge.copy_mark import COPY_HEADER, parse_copy_mark
 
 
 class PackTarget(NamedTuple):
@@ -86,5 +86,5 @@ def is_own(headers: Headers, key: bytes | None, value: bytes | None, target: Pac
     return (
         mark is not None
         and (mark.log_id, mark.topic_id) == (target.log_id, target.topic_id)
-        and mark.content_hash == content_hash(key, value)
+        and mark.matches(key, value)
     )

@@ -26,7 +26,7 @@ from kafka_bridge.copy_in.engine_queues import EngineQueues
 from kafka_bridge.copy_in.native import PackTarget
 from kafka_bridge.copy_in.plan import CopyPlan
 from kafka_bridge.copy_in.standstills import WHOLE, Standstills
-from kafka_bridge.copy_in.status import source_of
+from kafka_bridge.source_identity import source_of
 
 log = logging.getLogger("penstock.kafka_bridge")
 limited = LimitedLog(log)

@@ -8,6 +8,7 @@ from common.kafka.base import EARLIEST, END, STABLE_END, ClusterAdmin, KafkaTopi
 from common.kafka.records import Partition
 from engine.link.copy import ForeignSource, SourceState
 from kafka_bridge.copy_in.core import Begin, Halt, PartitionBounds, first_step
+from kafka_bridge.source_identity import source_of
 
 TO_BE_COPIED = "records are to be copied"
 NOT_BEGUN = "the copy has not begun: is a Kafka bridge running?"
@@ -36,11 +37,6 @@ class KafkaSide(NamedTuple):
     topic: KafkaTopic
     bounds: dict[int, PartitionBounds]
     stable_ends: dict[int, int]
-
-
-def source_of(cluster_id: str, topic: KafkaTopic, partition: int) -> ForeignSource:
-    """A partition's name for ever: a topic that is made again has another id."""
-    return ForeignSource(f"{cluster_id}/{topic.id.hex}".encode(), partition)
 
 
 def kafka_side(admin: ClusterAdmin, name: str) -> KafkaSide | None:

@@ -26,10 +26,10 @@ from kafka_bridge.copy_in.status import (
     KafkaSide,
     PartitionStatus,
     kafka_side,
-    source_of,
     status_of,
     with_records_left,
 )
+from kafka_bridge.source_identity import source_of
 from penstock.commands import engines
 from penstock.commands.exits import CONFLICT, NOT_FOUND, UNAVAILABLE, USAGE, CommandError
 from penstock.commands.instance import Instance

@@ -57,6 +57,7 @@ MAY_IMPORT = {
         "kafka_bridge.connecting",
         "kafka_bridge.copy_in.core",
         "kafka_bridge.copy_in.status",
+        "kafka_bridge.source_identity",
         "migration",
         "bench",
     ),

@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from confluent_kafka import (
+    Consumer,
     ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaException,
@@ -42,7 +43,7 @@ REQUEST_TIMEOUT_S = 30.0
 
 class LibrdkafkaAdmin(ClusterAdmin):
     def __init__(self, connection: KafkaConnection) -> None:
-        self._cluster = connection.name
+        self._connection, self._cluster = connection, connection.name
         options = {**common_options(connection), "socket.timeout.ms": int(REQUEST_TIMEOUT_S * 1000)}
         self._client, self._last = opened(connection, AdminClient, options, lambda client: client.poll(0))
 
@@ -123,9 +124,19 @@ class LibrdkafkaAdmin(ClusterAdmin):
         return {each.group_id: each.state.name.title().replace("_", "") for each in found.valid}
 
     def group_offsets(self, group: str) -> dict[Partition, int]:
+        # list_consumer_group_offsets() kills the process where the coordinator is moving: an answer NOT_COORDINATOR is
+        # a segmentation fault in librdkafka up to 2.16. A consumer asks by other code, for partitions by name.
         with translated(self._cluster):
-            (future,) = self._client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
-            found = future.result().topic_partitions
+            topics = self._client.list_topics(timeout=REQUEST_TIMEOUT_S).topics
+            asked = [TopicPartition(name, number) for name, topic in topics.items() for number in topic.partitions]
+            consumer = Consumer({**common_options(self._connection), "group.id": group})
+            try:
+                found = consumer.committed(asked, REQUEST_TIMEOUT_S) if asked else []
+            finally:
+                consumer.close()
+        for each in found:
+            if each.error is not None:
+                raise fault_of(self._cluster, each.error, f"group {group}, {each.topic} {each.partition}: ")
         return {Partition(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
 
     def set_group_offsets(self, group: str, positions: Mapping[Partition, int]) -> None:

@@ -20,8 +20,8 @@ from engine.link.record import read_record
 from kafka_bridge.copy_in.copier import CopyTools
 from kafka_bridge.copy_in.copies import Copies
 from kafka_bridge.copy_in.engine_queues import EngineQueues
-from kafka_bridge.copy_in.status import source_of
 from kafka_bridge.copy_mark import COPY_HEADER, CopyMark, content_hash
+from kafka_bridge.source_identity import source_of
 from tests.e2e.test_engine_process import ADMIN_SECRET, KEY, EngineProcess
 from tests.services.memory_kafka import MemoryKafka, MemoryKafkaDriver
 from tests.waiting import until

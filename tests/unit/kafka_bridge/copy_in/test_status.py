@@ -9,7 +9,8 @@ from engine.link.copy import ForeignSource, QueueSource, SourceState
 from kafka_bridge.copy_in.copies import shown
 from kafka_bridge.copy_in.core import PartitionBounds
 from kafka_bridge.copy_in.standstills import WHOLE, Standstills
-from kafka_bridge.copy_in.status import NOT_BEGUN, KafkaSide, source_of, status_of, with_records_left
+from kafka_bridge.copy_in.status import NOT_BEGUN, KafkaSide, status_of, with_records_left
+from kafka_bridge.source_identity import source_of
 from tests.services.memory_kafka import MemoryKafka, MemoryKafkaDriver
 
 TOPIC = KafkaTopic("orders", UUID(int=7), 1, 3)

@@ -1,0 +1,121 @@
+"""The copier from one topic of the engine to a topic of Kafka: each message once, per queue in order.
+
+Records and positions are one transaction of Kafka. So a copier that is killed at any moment leaves nothing half done:
+the next one ends the open transaction, which fences this one, and begins at the position that is committed. Where the
+outcome of a commit is unknown the copier does the same with itself.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+from uuid import UUID
+
+from common.config.definitions.copies import CopyOutDefinition
+from common.kafka.base import KafkaDriver, KafkaProducer, ProducerOptions
+from common.kafka.connection import KafkaConnection
+from common.kafka.errors import KafkaFault
+from common.kafka.records import Partition
+from common.limited_log import LimitedLog
+from engine.client.admin import AdminError
+from engine.link.copy import SourceState
+from engine.link.errors import LinkError
+from kafka_bridge.copy_out.engine_reads import EngineReads, MessagesDeleted
+from kafka_bridge.copy_out.page import EngineTopic, OutgoingPage, is_from
+from kafka_bridge.copy_out.positions import StartingPositions, position_group, topic_id_of, transactional_id
+from kafka_bridge.mapping import UnmappableMessage
+
+limited = LimitedLog(logging.getLogger("penstock.kafka_bridge"))
+COMMIT_S, COMMIT_BYTES = 0.2, 4 << 20
+"""A transaction ends after this time or payload: what a reader of committed records waits at most."""
+BACKOFF_S, CLOSE_S = 1.0, 1.0
+_FAULTS = (KafkaFault, AdminError, LinkError, OSError, MessagesDeleted, UnmappableMessage)
+
+
+class OutCopier:
+    """Copies until it is stopped, in the thread that calls `run`; begins again after each fault.
+
+    Args:
+        open_engine: links to the engine's brokers; called after each fault. Raises OSError, LinkError, AdminError.
+    Attributes:
+        fault: why nothing is copied now; empty: it is.
+        copied, skipped: records since the start, of committed transactions.
+    """
+
+    def __init__(
+        self, copy: CopyOutDefinition, driver: KafkaDriver, connection: KafkaConnection,
+        open_engine: Callable[[], EngineReads],
+    ) -> None:  # fmt: skip
+        self._copy, self._driver, self._connection, self._open = copy, driver, connection, open_engine
+        self._stopping = threading.Event()
+        self.fault = ""
+        self.copied = self.skipped = 0
+
+    def stop(self) -> None:
+        """Let `run` return after the present transaction."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._copy_on()
+            except _FAULTS as fault:
+                self.fault = f"copy_out={self._copy.name}: {fault}"
+                limited.warning("%s", self.fault)
+                self._stopping.wait(BACKOFF_S)
+
+    def _copy_on(self) -> None:
+        engine = self._open()
+        options = ProducerOptions(transactional_id=transactional_id(self._copy))
+        # Opening ends what an earlier copier left open, so it comes before the positions are read.
+        with closing(_Closing(self._driver.producer(self._connection, options))) as opened:
+            with closing(self._driver.admin(self._connection)) as admin:
+                topic_id = topic_id_of(admin, self._copy.topic_of_kafka)
+                places = engine.places()
+                positions = StartingPositions(self._driver, self._connection, admin, self._copy).of(places)
+            opened.producer.partitions(self._copy.topic_of_kafka)
+            while not self._stopping.is_set():
+                page = self._read(engine, places, topic_id, positions)
+                if page.next:
+                    self._commit(opened.producer, page)
+                    positions.update(page.next)
+                self.fault = ""
+
+    def _read(
+        self, engine: EngineReads, places: dict[int, EngineTopic], topic_id: UUID, positions: dict[int, int]
+    ) -> OutgoingPage:
+        """Gather records for one transaction."""
+        sources: dict[int, SourceState] = {}
+
+        def is_own(queue: int, offset: int) -> bool:
+            if queue not in sources:
+                sources[queue] = engine.sources(queue)
+            return is_from(sources[queue], offset, topic_id)
+
+        page = OutgoingPage(self._copy.topic_of_kafka, places, is_own)
+        ends = time.monotonic() + COMMIT_S
+        while (left := ends - time.monotonic()) > 0 and page.bytes < COMMIT_BYTES:
+            sources.clear()  # a source of what is read next may have been accepted since
+            if not engine.read({**positions, **page.next}, COMMIT_BYTES - page.bytes, int(left * 1000), page.add):
+                self._stopping.wait(min(left, COMMIT_S / 10))
+        return page
+
+    def _commit(self, producer: KafkaProducer, page: OutgoingPage) -> None:
+        topic, records = self._copy.topic_of_kafka, page.records
+        producer.begin()
+        if records.topics:
+            producer.produce(records, lambda results: None)  # commit() raises where one was refused
+        producer.commit({Partition(topic, queue): at for queue, at in page.next.items()}, position_group(self._copy))
+        self.copied += len(records.topics)
+        self.skipped += page.skipped
+
+
+class _Closing:
+    """A producer that is closed without waiting long for what nobody needs any more."""
+
+    def __init__(self, producer: KafkaProducer) -> None:
+        self.producer = producer
+
+    def close(self) -> None:
+        self.producer.close(CLOSE_S)

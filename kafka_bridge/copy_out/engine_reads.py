@@ -1,0 +1,110 @@
+"""Reads a topic of the engine by position, over links to the brokers that have its queues."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from engine.client.admin import AdminError
+from engine.client.copied import CopyLink, states
+from engine.link.codes import OFFSET_OUT_OF_RANGE, OK
+from engine.link.copy import SourceState
+from engine.link.operations import READ
+from engine.link.pieces import AnswerPiece
+from engine.link.read import ReadAnswer, ReadPosition, ReadQuestion
+from kafka_bridge.copy_out.page import EngineTopic
+
+PAGE_RECORDS = 2_000
+
+
+class MessagesDeleted(Exception):
+    """Retention has deleted messages that were not copied. The text says which."""
+
+
+class QueueLink(NamedTuple):
+    """A broker that has queues of the topic.
+
+    Attributes:
+        log_id: as its HELLO tells it.
+    """
+
+    link: CopyLink
+    log_id: str
+    queues: Sequence[int]
+
+
+class EngineReads:
+    """For one thread. All calls block and raise AdminError, OSError or LinkError.
+
+    Args:
+        links: brokers that together have all queues of the topic.
+    """
+
+    def __init__(self, topic: str, links: Sequence[QueueLink]) -> None:
+        self._topic, self._links = topic, links
+
+    def places(self) -> dict[int, EngineTopic]:
+        """The topic per queue: brokers have logs and numbers of their own."""
+        return {
+            queue: EngineTopic(each.log_id, state.topic_id)
+            for each in self._links
+            for queue, state in self._states(each, each.queues)
+        }
+
+    def _states(self, broker: QueueLink, queues: Sequence[int]) -> list[tuple[int, SourceState]]:
+        return [*zip(queues, states(broker.link, [(self._topic, queue) for queue in queues]), strict=True)]
+
+    def sources(self, queue: int) -> SourceState:
+        """The queue's sources, as they are now."""
+        broker = next(each for each in self._links if queue in each.queues)
+        return self._states(broker, [queue])[0][1]
+
+    def read(
+        self, positions: Mapping[int, int], bytes_max: int, wait_ms: int, on_piece: Callable[[AnswerPiece], None]
+    ) -> bool:
+        """Read on from positions; queues without one begin at their first message. Whether anything was read.
+
+        Waits up to `wait_ms` where there is nothing, with one broker; each of several is asked without a wait.
+
+        Raises:
+            MessagesDeleted: a position is below the first message.
+        """
+        found = False
+        for broker in self._links:
+            asked = [ReadPosition(self._topic, queue, offset=positions.get(queue, 0)) for queue in broker.queues]
+            wait = wait_ms if len(self._links) == 1 else 0
+            answer = self._answer(broker, ReadQuestion(asked, PAGE_RECORDS, bytes_max, wait))
+            begins = {}
+            for position, report in zip(asked, answer.reports, strict=True):
+                if report.code == OFFSET_OUT_OF_RANGE and report.min_offset is not None:
+                    begins[position.queue] = self._first(position, report.min_offset, positions)
+                elif report.code != OK:
+                    raise AdminError(report.code, report.error or f"topic={self._topic} queue={position.queue}: READ")
+            if begins:
+                again = [ReadPosition(self._topic, queue, offset=offset) for queue, offset in begins.items()]
+                later = self._answer(broker, ReadQuestion(again, PAGE_RECORDS, bytes_max))
+                pieces = [*answer.pieces(), *later.pieces()]
+            else:
+                pieces = [*answer.pieces()]
+            for piece in pieces:
+                on_piece(piece)
+            found = found or bool(pieces)
+        return found
+
+    def _answer(self, broker: QueueLink, question: ReadQuestion) -> ReadAnswer:
+        code, payload = broker.link.call(READ, question.encode())
+        if code != OK:
+            raise AdminError(code, payload.decode("utf-8", "replace"))
+        return ReadAnswer.decode(payload)
+
+    def _first(self, position: ReadPosition, first: int, positions: Mapping[int, int]) -> int:
+        where = f"topic={self._topic} queue={position.queue}"
+        if position.queue not in positions or position.offset is None:
+            return first
+        if first > position.offset:
+            raise MessagesDeleted(
+                f"{where}: messages {position.offset} to {first - 1} were deleted by retention before they were "
+                "copied: an operator sets the copy's position"
+            )
+        raise MessagesDeleted(
+            f"{where}: the copy is at {position.offset}, beyond the end: the engine has lost messages, or it is another "
+            "one: an operator sets the copy's position"
+        )

@@ -1,0 +1,87 @@
+"""One transaction's worth of engine records as Kafka records, and the positions after them.
+
+Records that a copier has brought from this Kafka topic are not copied back; they move the position all the same.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from common.kafka.records import Headers, OutgoingRecords
+from engine.link.copy import SourceState
+from engine.link.pieces import AnswerPiece
+from engine.link.record import StoredRecord, read_record
+from kafka_bridge.copy_mark import COPY_HEADER, CopyMark, content_hash
+from kafka_bridge.mapping import record_of
+from kafka_bridge.source_identity import topic_id_in
+
+
+class EngineTopic(NamedTuple):
+    """A topic's place in an engine: what a mark names."""
+
+    log_id: str
+    topic_id: int
+
+
+def is_from(state: SourceState, offset: int, topic_id: UUID) -> bool:
+    """Whether the copied record at a queue's offset comes from a partition of this Kafka topic.
+
+    Args:
+        state: of the queue, asked for after the record was read: the record's source is in it.
+        topic_id: Kafka's.
+    """
+    before = [each for each in state.sources if each.first <= offset]
+    if not before:
+        return False
+    return topic_id_in(max(before, key=lambda each: each.number).source.identity) == topic_id
+
+
+class OutgoingPage:
+    """Gathers records of several queues of one topic.
+
+    Args:
+        kafka_topic: the topic to write to; a queue's records go to the partition of its number.
+        is_own: whether the copied record at (queue, offset) comes from that topic.
+    Attributes:
+        next: per queue, the engine offset after the last record that was added.
+        bytes: payload so far.
+        skipped: records that were not copied.
+    """
+
+    def __init__(self, kafka_topic: str, places: Mapping[int, EngineTopic], is_own: Callable[[int, int], bool]) -> None:
+        self._topic, self._places, self._is_own = kafka_topic, places, is_own
+        self.next: dict[int, int] = {}
+        self.bytes = self.skipped = 0
+        self._partitions: list[int] = []
+        self._timestamps: list[int] = []
+        self._keys: list[bytes | None] = []
+        self._values: list[bytes | None] = []
+        self._headers: list[Headers] = []
+
+    def add(self, piece: AnswerPiece) -> None:
+        """Raises UnmappableMessage: a record's bytes are not a message. PayloadError: the piece is damaged."""
+        at = 0
+        for number in range(piece.count):
+            record, at = read_record(piece.records, at)
+            offset = piece.first_offset + number
+            if record.source_offset is not None and self._is_own(piece.queue, offset):
+                self.skipped += 1
+            else:
+                self._add(record, piece, offset)
+            self.next[piece.queue] = offset + 1
+
+    def _add(self, record: StoredRecord, piece: AnswerPiece, offset: int) -> None:
+        key, value, headers = record_of(record.message, record.assigned_id or None, allows_reserved=True)
+        place = self._places[piece.queue]
+        mark = CopyMark(place.log_id, place.topic_id, piece.queue, offset, content_hash(key, value))
+        self._partitions.append(piece.queue)
+        self._timestamps.append(piece.stored_at_ms)
+        self._keys.append(key)
+        self._values.append(value)
+        self._headers.append([*headers, (COPY_HEADER, mark.encode())])
+        self.bytes += len(record.message)
+
+    @property
+    def records(self) -> OutgoingRecords:
+        topics: Sequence[str] = [self._topic] * len(self._partitions)
+        return OutgoingRecords(topics, self._partitions, self._timestamps, self._keys, self._values, self._headers)

@@ -1,0 +1,25 @@
+"""A copier to Kafka in a process of its own, so that a test can kill it: DRIVER BOOTSTRAP PORT TOPIC QUEUES KAFKA_TOPIC."""
+
+import sys
+
+from common.config.definitions.copies import CopyOutDefinition
+from common.kafka.connection import KafkaConnection
+from common.kafka.drivers import open_driver
+from engine.client.admin import AdminClient
+from kafka_bridge.copy_out.copier import OutCopier
+from kafka_bridge.copy_out.engine_reads import EngineReads, QueueLink
+from tests.e2e.test_engine_process import ADMIN_SECRET
+
+
+def main(driver: str, bootstrap: str, port: str, topic: str, queues: str, kafka_topic: str) -> None:
+    def open_engine() -> EngineReads:
+        link = AdminClient(("127.0.0.1", int(port)), ADMIN_SECRET)
+        return EngineReads(topic, [QueueLink(link, bytes.fromhex(link.hello.log_id), range(int(queues)))])
+
+    definition = CopyOutDefinition(topic, cluster="main", kafka_topic=kafka_topic)
+    copier = OutCopier(definition, open_driver(driver), KafkaConnection("main", (bootstrap,)), open_engine)
+    copier.run()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
