@@ -64,6 +64,10 @@ class OutCopier:
                 self.fault = f"copy_out={self._copy.name}: {fault}"
                 limited.warning("%s", self.fault)
                 self._stopping.wait(BACKOFF_S)
+            except Exception as fault:
+                self.fault = f"copy_out={self._copy.name}: internal error: {fault}"
+                limited.exception("copy_out=%s: internal error", self._copy.name)
+                self._stopping.wait(BACKOFF_S)
 
     def _copy_on(self) -> None:
         engine = self._open()

@@ -1,0 +1,121 @@
+"""The copies to Kafka of one bridge: a copier per entry `copy_out` that no other bridge has claimed.
+
+A claim only saves work: two copiers of one copy would fence each other for ever, but store nothing twice.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from common.config.definitions import KafkaClusterDefinition
+from common.config.definitions.copies import CopyOutDefinition
+from common.config.errors import StoreUnavailable
+from common.config.store import ConfigStore
+from common.config.view import ConfigView
+from common.limited_log import LimitedLog
+from common.readiness import Note
+
+limited = LimitedLog(logging.getLogger("penstock.kafka_bridge"))
+LOOK_S = 1.0
+"""Interval between two tries to claim copies, and two looks whether claims are still held."""
+STOP_S = 5.0
+
+
+class RunnableCopier(Protocol):
+    """An OutCopier, or an object with the same methods."""
+
+    fault: str
+
+    def run(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+class _Running(NamedTuple):
+    wanted: tuple[CopyOutDefinition, KafkaClusterDefinition]
+    copier: RunnableCopier
+    thread: threading.Thread
+
+
+class OutCopies:
+    """Begins at once.
+
+    Args:
+        view: the configuration, which is followed.
+        store: claims copies among bridges.
+        make: a copier, which is then run in a thread of its own. Raises KafkaFault, DriverMissing.
+    """
+
+    def __init__(
+        self, view: ConfigView, store: ConfigStore,
+        make: Callable[[CopyOutDefinition, KafkaClusterDefinition], RunnableCopier],
+    ) -> None:  # fmt: skip
+        self._view, self._store, self._make = view, store, make
+        self._running: dict[str, _Running] = {}
+        self._faults: dict[str, str] = {}
+        self._changed, self._is_closed = threading.Event(), False
+        view.on_change(self._changed.set)
+        self._keeper = threading.Thread(target=self._keep, name="copies out", daemon=True)
+        self._keeper.start()
+
+    def health(self) -> dict[str, bool | str]:
+        """Copies of this bridge for /readyz; one that does not go on is a note."""
+        faults = {**self._faults, **{name: each.copier.fault for name, each in [*self._running.items()]}}
+        return {f"copy_out {name}": Note(fault) if fault else True for name, fault in faults.items()}
+
+    def close(self) -> None:
+        """Stop all copiers after their present transactions, and release the copies."""
+        self._is_closed = True
+        self._changed.set()
+        self._keeper.join()
+        for name in [*self._running]:
+            self._end(name)
+
+    def _keep(self) -> None:
+        while not self._is_closed:
+            try:
+                self._follow()
+            except StoreUnavailable as fault:
+                limited.warning("copies to Kafka: the configuration store is away: %s", fault)
+            except Exception:
+                limited.exception("copies to Kafka: internal error")
+            self._changed.wait(LOOK_S)
+            self._changed.clear()
+
+    def _follow(self) -> None:
+        wanted = {}
+        for copy in self._view.all_of(CopyOutDefinition):
+            if (cluster := self._view.kafka_cluster(copy.cluster)) is not None:
+                wanted[copy.name] = (copy, cluster)
+        for name, running in [*self._running.items()]:
+            is_ended = not running.thread.is_alive()
+            if wanted.get(name) != running.wanted or is_ended or not self._store.holds(_claim(name)):
+                self._end(name)
+        for name in [name for name in self._faults if name not in wanted]:
+            del self._faults[name]
+        for name, each in wanted.items():
+            if name not in self._running and self._store.claim(_claim(name)):
+                self._start(name, each)
+
+    def _start(self, name: str, wanted: tuple[CopyOutDefinition, KafkaClusterDefinition]) -> None:
+        try:
+            copier = self._make(*wanted)
+        except Exception as fault:
+            self._faults[name] = f"copy_out={name}: {fault}"
+            limited.warning("%s", self._faults[name])
+            self._store.release(_claim(name))
+            return
+        self._faults.pop(name, None)
+        thread = threading.Thread(target=copier.run, name=f"copy out {name}", daemon=True)
+        self._running[name] = _Running(wanted, copier, thread)
+        thread.start()
+
+    def _end(self, name: str) -> None:
+        running = self._running.pop(name)
+        running.copier.stop()
+        running.thread.join(STOP_S)
+        self._store.release(_claim(name))
+
+
+def _claim(name: str) -> str:
+    return f"copy_out/{name}"
