@@ -29,19 +29,21 @@ _FORBIDDEN = (TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED)
 class LibrdkafkaGroupReader(RelayedGroupReader):
     def __init__(self, connection: KafkaConnection, options: GroupOptions, listener: GroupListener) -> None:
         check_protocol(connection.name, options, "confluent-kafka", PROTOCOLS)
-        super().__init__(connection.name, options, listener)
         self._is_incremental = options.protocol == "consumer"
         settings = {**common_options(connection), **reading_options(options.reading), **_membership_options(options)}
         self._client, self._last = opened(connection, Consumer, settings, lambda client: client.poll(0))
-        self._fetching = LibrdkafkaFetching(connection.name, self._client, options.reading.records_max)
-        self._placing_fault: KafkaFault | None = None
-        self._without: list[Partition] = []
-        self._member = ""
         try:
             check_topics(connection.name, self._client, options.topics)
         except KafkaFault:
             self._client.close()
             raise
+        # Last of what may fail, because it starts a thread.
+        super().__init__(connection.name, options, listener)
+        self._fetching = LibrdkafkaFetching(connection.name, self._client, options.reading.records_max)
+        self._placing_fault: KafkaFault | None = None
+        self._without: list[Partition] = []
+        # While close() runs the client refuses all calls: an exception in a callback would stop it for ever.
+        self._member, self._is_closing = "", False
         self._client.subscribe(
             list(options.topics),
             on_assign=self._told(self._assigned), on_revoke=self._told(self._revoked), on_lost=self._told(self._lost),
@@ -52,6 +54,8 @@ class LibrdkafkaGroupReader(RelayedGroupReader):
         return lambda _, found: call([Partition(each.topic, each.partition) for each in found])
 
     def _assigned(self, partitions: list[Partition]) -> None:
+        if self._is_closing:
+            return
         positions = self._placed(partitions)
         places = [TopicPartition(*each, at) for each, at in positions.items()]
         if self._is_incremental:
@@ -66,6 +70,8 @@ class LibrdkafkaGroupReader(RelayedGroupReader):
             self._relay.wait(self.hand_assigned(list(positions)), self._options.rebalance_s)
 
     def _revoked(self, partitions: list[Partition]) -> None:
+        if self._is_closing:
+            return self._lost(partitions)
         if partitions and self._client.memberid() != self._member:
             return self._lost(partitions)  # the library does not say so where it had asked for them before
         if partitions:
@@ -82,6 +88,8 @@ class LibrdkafkaGroupReader(RelayedGroupReader):
         self.forget(partitions)
         given = set(partitions)
         self._fetching.positions = {each: at for each, at in self._fetching.positions.items() if each not in given}
+        if self._is_closing:
+            return
         if self._is_incremental:
             self._client.incremental_unassign([TopicPartition(*each) for each in partitions])
         else:
@@ -149,6 +157,7 @@ class LibrdkafkaGroupReader(RelayedGroupReader):
         ends = time.monotonic() + LEAVE_S
         while self._fetching.positions and time.monotonic() < ends:
             self._client.poll(POLL_S)
+        self._is_closing = True
         self._client.close()
 
 

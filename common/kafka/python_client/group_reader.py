@@ -51,17 +51,18 @@ class _AwaitingListener(AsyncConsumerRebalanceListener):
 class PythonGroupReader(RelayedGroupReader):
     def __init__(self, connection: KafkaConnection, options: GroupOptions, listener: GroupListener) -> None:
         check_protocol(connection.name, options, "kafka-python", PROTOCOLS)
-        super().__init__(connection.name, options, listener)
         self.revoke_s, self.rebalance_s = options.revoke_s, options.rebalance_s
         settings = {**common_options(connection), **reading_options(options.reading), **_membership_options(options)}
         self._client = opened(connection, KafkaConsumer, settings)
-        self._fetching = PythonFetching(connection.name, self._client)
-        self._unplaced: set[Partition] = set()
         try:
             check_topics(connection.name, self._client, options.topics)
         except KafkaFault:
             self._client.close(autocommit=False)
             raise
+        # Last of what may fail, because it starts a thread.
+        super().__init__(connection.name, options, listener)
+        self._fetching = PythonFetching(connection.name, self._client)
+        self._unplaced: set[Partition] = set()
         self._client.subscribe(topics=list(options.topics), listener=_AwaitingListener(self))
         mend_joins(self._client)
 

@@ -173,7 +173,6 @@ def test_a_revoke_waits_for_its_callback_and_a_commit_in_it_counts(exchange, new
         outcomes.append(old.reader.commit({Partition(topic, 0): 6}).outcome)
 
     old = Polling(exchange, group, topic, on_revoked)
-    # A group has as many readers as partitions at most; that the new one has none is all the same to the old one.
     new = exchange.group_reader(group, topic)
     until(lambda: new.poll(0.1) == [] and entered.is_set(), "the revoke", SETTLE_S_MAX)
     for _ in range(10):
@@ -296,6 +295,7 @@ def test_a_topic_that_does_not_exist_cannot_be_subscribed(exchange, group):
     with pytest.raises(KafkaRefusal) as refusal:
         exchange.group_reader(group, "no-such-topic")
     assert refusal.value.number == 3 and "no-such-topic" in str(refusal.value)
+    assert not [each for each in threading.enumerate() if each.name.endswith("-group")], "no thread is left"
 
 
 def test_a_java_consumer_of_the_group_shares_the_partitions(exchange, brokers, new_topic, group):
