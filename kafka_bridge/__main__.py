@@ -29,9 +29,12 @@ from engine.link.proof import KAFKA_BRIDGE_ROLE
 from kafka_bridge.clusters import Clusters
 from kafka_bridge.connecting import driver_of
 from kafka_bridge.copy_in.copier import CopyTools
-from kafka_bridge.copy_in.copies import Copies
+from kafka_bridge.copy_in.copies import InCopies
 from kafka_bridge.copy_in.engine_queues import Groups
 from kafka_bridge.copy_in.metrics import CopyInMetrics
+from kafka_bridge.copy_out.copies import OutCopies
+from kafka_bridge.copy_out.metrics import CopyOutMetrics
+from kafka_bridge.copy_out.opening import CopierMaker
 from kafka_bridge.metrics import BridgeMetrics
 from kafka_bridge.options import parse
 from kafka_bridge.server import BridgeServer
@@ -51,13 +54,16 @@ def run(options: argparse.Namespace) -> None:
     view = ConfigView(store, options.snapshot, process=process_name("kafka_bridge", *options.ops))
     clusters = Clusters(view)
     server = BridgeServer(options.listen, key, clusters)
-    copies = Copies(view, copy_tools(options, store, view, key))
+    tools = copy_tools(options, store, view, key)
+    copies = InCopies(view, tools)
+    out_copies = OutCopies(view, store, CopierMaker(view, tools.groups, tools.connect).make)
     registry = CollectorRegistry()
-    for each in (ConfigMetrics(lambda: view), BridgeMetrics(server, clusters), CopyInMetrics(copies)):
+    of_copies = CopyInMetrics(copies), CopyOutMetrics(out_copies)
+    for each in (ConfigMetrics(lambda: view), BridgeMetrics(server, clusters), *of_copies):
         registry.register(each)
 
     def health() -> dict[str, bool | str]:
-        return {"configuration": config_health(view), **clusters.health(), **copies.health()}
+        return {"configuration": config_health(view), **clusters.health(), **copies.health(), **out_copies.health()}
 
     ops = start_ops(options.ops[0], options.ops[1], registry, health)
     host = options.ops[0] if options.listen.host.startswith("/") else options.listen.host
@@ -65,10 +71,12 @@ def run(options: argparse.Namespace) -> None:
     log.info("listen=%s: serving", options.listen)
     stop.wait()
     server.stop_accepting()
-    closing_copies = threading.Thread(target=copies.close, args=(CLOSE_S,), daemon=True)
-    closing_copies.start()
+    ends = [threading.Thread(target=each, daemon=True) for each in (partial(copies.close, CLOSE_S), out_copies.close)]
+    for end in ends:
+        end.start()
     clusters.close(CLOSE_S)
-    closing_copies.join(CLOSE_S)
+    for end in ends:
+        end.join(CLOSE_S)
     server.stop()
     view.close()
     store.close()

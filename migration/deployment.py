@@ -23,7 +23,7 @@ from migration.facts import IN_ENGINE, IN_KAFKA, MISSING, Facts, TopicFacts
 from migration.plan import MigrationPlan
 from migration.positions import CopiedTopic, KafkaEnds, kafka_ends, source_faults
 from migration.states import Do, PlanState
-from migration.tails import CopyTails
+from migration.tails import CopyTails, EnginePlace
 
 PRODUCERS = "producer_proxy@"
 REVERSE_GROUP = "penstock.copy."
@@ -36,6 +36,8 @@ class EngineSide(Protocol):
     def copied(self, topics: Sequence[CopiedTopic]) -> dict[str, list[SourceState]]: ...
 
     def ends(self, topic: CopiedTopic) -> dict[int, int]: ...
+
+    def places(self, topic: CopiedTopic, rows: Sequence[SourceState]) -> dict[Partition, EnginePlace]: ...
 
 
 class Deployment:
@@ -98,7 +100,7 @@ class Deployment:
         kafka = kafka_ends(self._kafka(), {name: each.queues for name, each in asked.items()})
         returned = self._kafka().group_offsets(REVERSE_GROUP + self._plan.name) if any_out(topics) else {}
         found, copied = dict(topics), self._engine.copied(list(asked.values()))
-        positions = self._passed(copied, kafka)
+        positions = self._passed(asked, copied, kafka)
         for name, topic in asked.items():
             rows = copied[name]
             known = bool(rows) and all(each.number for each in rows)
@@ -117,14 +119,21 @@ class Deployment:
                 )  # fmt: skip
         return found
 
-    def _passed(self, copied: Mapping[str, Sequence[SourceState]], kafka: KafkaEnds) -> dict[Partition, int]:
+    def _passed(
+        self, asked: Mapping[str, CopiedTopic], copied: Mapping[str, Sequence[SourceState]], kafka: KafkaEnds
+    ) -> dict[Partition, int]:
         """The positions of the copies, moved over what holds nothing to copy."""
         positions = {
             Partition(name, queue): each.next for name, rows in copied.items() for queue, each in enumerate(rows)
         }
         if self._tails is None:
             return positions
-        return self._tails.passed(positions, {each: kafka.stable[each.topic][each.number] for each in positions})
+        places = {
+            at: place for name, rows in copied.items() for at, place in self._engine.places(asked[name], rows).items()
+        }
+        return self._tails.passed(
+            positions, {each: kafka.stable[each.topic][each.number] for each in positions}, places
+        )
 
     def perform(self, item: Do, state: PlanState) -> None:
         """Do a work item. A conflict with another writer ends it early, without an error."""

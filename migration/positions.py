@@ -13,7 +13,9 @@ from common.names import stored_name
 from common.placement import Placement, topic_hash
 from engine.client.admin import AdminError
 from engine.client.copied import CopyLink, states
+from engine.client.dial import Hello
 from engine.link.copy import QUEUES_PER_REQUEST_MAX, SourceState
+from migration.tails import EnginePlace
 
 
 class CopiedTopic(NamedTuple):
@@ -26,6 +28,8 @@ class CopiedTopic(NamedTuple):
 
 class EngineLink(CopyLink, Protocol):
     """An AdminClient."""
+
+    hello: Hello
 
     def ask(self, verb: str, **options: object) -> dict: ...
 
@@ -68,6 +72,17 @@ class EnginePositions:
             rows = states(self._links[link], [(stored_name(each.name, each.made_ms), queue) for each, queue in wanted])
             found |= {(each.name, queue): row for (each, queue), row in zip(wanted, rows, strict=True)}
         return {each.name: [found[each.name, queue] for queue in range(each.queues)] for each in topics}
+
+    def places(self, topic: CopiedTopic, rows: Sequence[SourceState]) -> dict[Partition, EnginePlace]:
+        """The engine's log and topic that each queue belongs to.
+
+        Args:
+            rows: the queues' states.
+        """
+        logs = {
+            queue: self._links[link].hello.log_id for link, queues in self._by_link(topic).items() for queue in queues
+        }
+        return {Partition(topic.name, queue): (logs[queue], row.topic_id) for queue, row in enumerate(rows)}
 
     def ends(self, topic: CopiedTopic) -> dict[int, int]:
         """End offsets of the queues that hold messages. Raises AdminError."""

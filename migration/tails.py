@@ -1,17 +1,23 @@
-"""The tail of a partition behind a copy: whether it holds a record at all.
+"""The tail of a partition behind a copy: whether it holds a record that is to be copied at all.
 
-A copier's position is in the engine's log, with the last record that was copied. Control records and aborted ones behind
-it move no position, so the position may stay below the partition's end for ever. Where a copy has stalled, the tail is
-read: up to its first record, everything counts as copied.
+A copier's position is in the engine's log, with the last record that was copied. Control records, aborted ones and those
+that the reverse copy has made of the topic's own messages move no position, so the position may stay below the
+partition's end for ever. Where a copy has stalled, the tail is read: up to its first record of another kind, everything
+counts as copied.
 """
 
 import time
 from collections.abc import Callable, Mapping
 
 from common.kafka.base import PartitionReader
-from common.kafka.records import Partition
+from common.kafka.copy_mark import is_copy_of
+from common.kafka.records import Partition, Records
 
 WAIT_S = 1.0
+
+
+EnginePlace = tuple[str, int]
+"""Id of the engine's log, and of the topic there."""
 
 
 class CopyTails:
@@ -26,13 +32,16 @@ class CopyTails:
         self._before: dict[Partition, int] = {}
         self._passed: dict[Partition, tuple[int, int, bool]] = {}
 
-    def passed(self, copied: Mapping[Partition, int], ends: Mapping[Partition, int]) -> dict[Partition, int]:
+    def passed(
+        self, copied: Mapping[Partition, int], ends: Mapping[Partition, int], places: Mapping[Partition, EnginePlace]
+    ) -> dict[Partition, int]:
         """The positions, moved to the first record that is not copied, or to the end where there is none.
 
         A partition is read once its position has not moved since the last call. Blocks for WAIT_S at most.
 
         Args:
             ends: stable ends; a tail is not read beyond them.
+            places: the topic of the engine that a partition is copied into.
         Raises:
             KafkaFault
         """
@@ -48,10 +57,12 @@ class CopyTails:
             elif not is_record and reached < ends[each]:
                 wanted[each] = reached
         if wanted:
-            self._read(wanted, ends)
+            self._read(wanted, ends, places)
         return found | {each: self._passed[each][1] for each in stalled}
 
-    def _read(self, wanted: dict[Partition, int], ends: Mapping[Partition, int]) -> None:
+    def _read(
+        self, wanted: dict[Partition, int], ends: Mapping[Partition, int], places: Mapping[Partition, EnginePlace]
+    ) -> None:
         if self._reader is None:
             self._reader = self._open_reader()
         self._reader.assign(wanted)
@@ -62,8 +73,9 @@ class CopyTails:
                 if each not in wanted:
                     continue
                 begun = self._passed[each][0]
-                is_record = bool(fetched.offsets)
-                reached = fetched.offsets[0] if is_record else fetched.next_offset
+                first = _first_to_copy(fetched, places[each])
+                is_record = first is not None
+                reached = fetched.next_offset if first is None else first
                 self._passed[each] = (begun, reached, is_record)
                 if is_record or reached >= ends[each]:
                     del wanted[each]
@@ -72,3 +84,11 @@ class CopyTails:
         if self._reader is not None:
             self._reader.close()
             self._reader = None
+
+
+def _first_to_copy(fetched: Records, place: EnginePlace) -> int | None:
+    """The offset of the first record that a copier does not leave out; None: there is none."""
+    for index, offset in enumerate(fetched.offsets):
+        if not is_copy_of(*place, fetched.headers[index], fetched.keys[index], fetched.values[index]):
+            return offset
+    return None

@@ -1,1 +1,1 @@
-"""Copies of Kafka topics into the engine. See README.md."""
+"""InCopies of Kafka topics into the engine. See README.md."""

@@ -15,7 +15,7 @@ FOLLOW_S = 30.0
 """Interval at which the configuration is looked at without a change."""
 
 
-class Copies:
+class InCopies:
     """Begins at once. A copy whose plan has changed ends before its successor begins."""
 
     def __init__(self, view: ConfigView, tools: CopyTools) -> None:
@@ -33,7 +33,7 @@ class Copies:
         return [copier for _, copier in sorted([*self._copiers.items()])]
 
     def health(self) -> dict[str, bool | str]:
-        """Copies for /readyz. One that stands still is a note: the bridge serves the others."""
+        """InCopies for /readyz. One that stands still is a note: the bridge serves the others."""
         return {
             f"copy of {copier.plan.topic}": Note(shown(copier.standstills)) if copier.standstills else True
             for copier in self.all

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from kafka_bridge.copy_in.copies import Copies
+from kafka_bridge.copy_in.copies import InCopies
 
 _PREFIX = "penstock_kafka_copy_in_"
 
@@ -19,7 +19,7 @@ _PREFIX = "penstock_kafka_copy_in_"
 class CopyInMetrics:
     """A Prometheus collector over the copies of one bridge."""
 
-    def __init__(self, copies: Copies) -> None:
+    def __init__(self, copies: InCopies) -> None:
         self._copies = copies
 
     def describe(self) -> list[Metric]:

@@ -6,10 +6,10 @@ through `message_of` in both.
 
 from typing import NamedTuple
 
-from common.kafka.records import Headers, Records
+from common.kafka.copy_mark import is_copy_of
+from common.kafka.records import Records
 from engine.link.record import encode_copied_record
 from kafka_bridge.copy_in.messages import ForeignRecordTooLarge, RecordPlace, message_of
-from kafka_bridge.copy_mark import COPY_HEADER, parse_copy_mark
 
 
 class PackTarget(NamedTuple):
@@ -68,23 +68,9 @@ def pack(records: Records, first: int, target: PackTarget, bytes_max: int) -> Pa
 def pack_one(records: Records, index: int, target: PackTarget) -> bytes | None:
     """One record; None: it was copied from the topic itself. Raises ForeignRecordTooLarge."""
     key, value, headers = records.keys[index], records.values[index], records.headers[index]
-    if headers and is_own(headers, key, value, target):
+    if headers and is_copy_of(target.log_id, target.topic_id, headers, key, value):
         return None
     offset = records.offsets[index]
     place = RecordPlace(target.kafka_topic_id, target.partition, offset)
     encoded, assigned_id = message_of(target.topic, place, records.timestamps[index], key, value, headers)
     return encode_copied_record(encoded, offset, assigned_id or b"")
-
-
-def is_own(headers: Headers, key: bytes | None, value: bytes | None, target: PackTarget) -> bool:
-    """Whether the record is a copy of a message of the target: its mark names it, and key and value are the message's.
-
-    A record with another body, which an application has written with our header, is not.
-    """
-    marks = [header for name, header in headers if name == COPY_HEADER]
-    mark = parse_copy_mark(marks[0]) if len(marks) == 1 else None
-    return (
-        mark is not None
-        and (mark.log_id, mark.topic_id) == (target.log_id, target.topic_id)
-        and mark.matches(key, value)
-    )

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from common.kafka.base import EARLIEST, END, STABLE_END, ClusterAdmin, KafkaTopic, PartitionReader
 from common.kafka.records import Partition
-from engine.link.copy import ForeignSource, SourceState
+from engine.link.copy import SourceState
 from kafka_bridge.copy_in.core import Begin, Halt, PartitionBounds, first_step
 from kafka_bridge.source_identity import source_of
 

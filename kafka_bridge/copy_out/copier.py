@@ -34,7 +34,7 @@ _FAULTS = (KafkaFault, AdminError, LinkError, OSError, MessagesDeleted, Unmappab
 
 
 class OutCopier:
-    """Copies until it is stopped, in the thread that calls `run`; begins again after each fault.
+    """InCopies until it is stopped, in the thread that calls `run`; begins again after each fault.
 
     Args:
         open_engine: links to the engine's brokers; called after each fault. Raises OSError, LinkError, AdminError.
@@ -70,7 +70,11 @@ class OutCopier:
                 self._stopping.wait(BACKOFF_S)
 
     def _copy_on(self) -> None:
-        engine = self._open()
+        with closing(self._open()) as engine:
+            self._copy_from(engine)
+
+    def _copy_from(self, engine: EngineReads) -> None:
+        """Copy until a fault, the end, or other queues or brokers than the engine's links have."""
         options = ProducerOptions(transactional_id=transactional_id(self._copy))
         # Opening ends what an earlier copier left open, so it comes before the positions are read.
         with closing(_Closing(self._driver.producer(self._connection, options))) as opened:
@@ -79,7 +83,7 @@ class OutCopier:
                 places = engine.places()
                 positions = StartingPositions(self._driver, self._connection, admin, self._copy).of(places)
             opened.producer.partitions(self._copy.topic_of_kafka)
-            while not self._stopping.is_set():
+            while not self._stopping.is_set() and engine.is_current():
                 page = self._read(engine, places, topic_id, positions)
                 if page.next:
                     self._commit(opened.producer, page)

@@ -26,6 +26,8 @@ class RunnableCopier(Protocol):
     """An OutCopier, or an object with the same methods."""
 
     fault: str
+    copied: int
+    skipped: int
 
     def run(self) -> None: ...
     def stop(self) -> None: ...
@@ -58,8 +60,13 @@ class OutCopies:
         self._keeper = threading.Thread(target=self._keep, name="copies out", daemon=True)
         self._keeper.start()
 
+    @property
+    def copiers(self) -> dict[str, RunnableCopier]:
+        """By topic: those that this bridge runs now."""
+        return {name: each.copier for name, each in sorted([*self._running.items()])}
+
     def health(self) -> dict[str, bool | str]:
-        """Copies of this bridge for /readyz; one that does not go on is a note."""
+        """InCopies of this bridge for /readyz; one that does not go on is a note."""
         faults = {**self._faults, **{name: each.copier.fault for name, each in [*self._running.items()]}}
         return {f"copy_out {name}": Note(fault) if fault else True for name, fault in faults.items()}
 
@@ -68,6 +75,8 @@ class OutCopies:
         self._is_closed = True
         self._changed.set()
         self._keeper.join()
+        for each in self._running.values():
+            each.copier.stop()
         for name in [*self._running]:
             self._end(name)
 

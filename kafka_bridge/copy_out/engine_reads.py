@@ -1,7 +1,7 @@
 """Reads a topic of the engine by position, over links to the brokers that have its queues."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from engine.client.admin import AdminError
 from engine.client.copied import CopyLink, states
@@ -19,6 +19,12 @@ class MessagesDeleted(Exception):
     """Retention has deleted messages that were not copied. The text says which."""
 
 
+class ReadLink(CopyLink, Protocol):
+    """A link that can be closed."""
+
+    def close(self) -> None: ...
+
+
 class QueueLink(NamedTuple):
     """A broker that has queues of the topic.
 
@@ -26,7 +32,7 @@ class QueueLink(NamedTuple):
         log_id: as its HELLO tells it.
     """
 
-    link: CopyLink
+    link: ReadLink
     log_id: str
     queues: Sequence[int]
 
@@ -35,11 +41,19 @@ class EngineReads:
     """For one thread. All calls block and raise AdminError, OSError or LinkError.
 
     Args:
-        links: brokers that together have all queues of the topic.
+        topic: its stored name.
+        links: brokers that together have all queues of the topic; owned from now on.
+        is_current: whether these are still all queues, at these brokers.
     """
 
-    def __init__(self, topic: str, links: Sequence[QueueLink]) -> None:
-        self._topic, self._links = topic, links
+    def __init__(
+        self, topic: str, links: Sequence[QueueLink], is_current: Callable[[], bool] = lambda: True
+    ) -> None:  # fmt: skip
+        self._topic, self._links, self.is_current = topic, links, is_current
+
+    def close(self) -> None:
+        for each in self._links:
+            each.link.close()
 
     def places(self) -> dict[int, EngineTopic]:
         """The topic per queue: brokers have logs and numbers of their own."""

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
+from common.kafka.copy_mark import COPY_HEADER, CopyMark, content_hash
 from common.kafka.records import Headers, OutgoingRecords
 from engine.link.copy import SourceState
 from engine.link.pieces import AnswerPiece
 from engine.link.record import StoredRecord, read_record
-from kafka_bridge.copy_mark import COPY_HEADER, CopyMark, content_hash
 from kafka_bridge.mapping import record_of
 from kafka_bridge.source_identity import topic_id_in
 

@@ -9,9 +9,9 @@ from uuid import UUID
 from common.config.definitions.copies import CopyOutDefinition
 from common.kafka.base import EARLIEST, STABLE_END, ClusterAdmin, KafkaDriver, ReaderOptions
 from common.kafka.connection import KafkaConnection
+from common.kafka.copy_mark import COPY_HEADER, parse_copy_mark
 from common.kafka.errors import KafkaFault
 from common.kafka.records import Partition, Records
-from kafka_bridge.copy_mark import COPY_HEADER, parse_copy_mark
 from kafka_bridge.copy_out.page import EngineTopic
 
 SEARCH_RECORDS = 1_000

@@ -14,6 +14,7 @@ from common.config.definitions.copies import CopyOutDefinition
 from common.contract import Message, encode_struct
 from common.kafka.base import END, NewKafkaTopic, ProducerOptions, ReaderOptions
 from common.kafka.connection import KafkaConnection
+from common.kafka.copy_mark import COPY_HEADER, parse_copy_mark
 from common.kafka.drivers import DRIVERS, installed, open_driver
 from common.kafka.records import OutgoingRecords, Partition
 from engine.client import copied
@@ -26,7 +27,6 @@ from engine.link.operations import READ, TOPIC
 from engine.link.read import ReadAnswer, ReadPosition, ReadQuestion
 from engine.link.record import encode_copied_record, read_record
 from engine.link.topic import encode_topics
-from kafka_bridge.copy_mark import COPY_HEADER, parse_copy_mark
 from kafka_bridge.copy_out.positions import position_group
 from tests import link_bytes as raw
 from tests.e2e.test_engine_process import ADMIN_SECRET, EngineProcess
@@ -192,7 +192,7 @@ for done in admin.delete_consumer_groups([sys.argv[2]]).values():
 
 
 class InCopier(threading.Thread):
-    """Copies the Kafka topic into the engine's topic, but for records that the other copier has made of it."""
+    """InCopies the Kafka topic into the engine's topic, but for records that the other copier has made of it."""
 
     def __init__(self, both) -> None:
         super().__init__(daemon=True)

@@ -16,7 +16,7 @@ from common.kafka.connection import KafkaConnection
 from common.kafka.drivers import installed, open_driver
 from common.kafka.errors import KafkaFault
 from common.kafka.records import Partition
-from tests.e2e.kafka.test_homes import Sender
+from tests.e2e.kafka.home import Sender
 from tests.e2e.running import RunningPenstock
 from tests.services import require
 from tests.services.kafka import KafkaBrokers

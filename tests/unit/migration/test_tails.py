@@ -1,11 +1,15 @@
 """Tails of partitions behind a copy: read once the copy has stalled, and only as far as needed."""
 
+from contextlib import closing
+
 import pytest
 
+from common.kafka.copy_mark import COPY_HEADER, CopyMark, content_hash
 from common.kafka.records import Partition, Records
 from migration.tails import CopyTails
 
 ONE, TWO = Partition("t", 0), Partition("t", 1)
+PLACES = {ONE: ("log", 7), TWO: ("log", 7)}
 
 
 class Reader:
@@ -13,6 +17,7 @@ class Reader:
 
     def __init__(self, content) -> None:
         self.content, self.assigned, self.closed = content, [], 0
+        self.headers = {}
 
     def assign(self, positions):
         self.assigned.append(dict(positions))
@@ -24,7 +29,12 @@ class Reader:
             offsets, end = self.content[each]
             if at < end:
                 rest = [offset for offset in offsets if offset >= at]
-                columns = [rest, [0] * len(rest), *([[None] * len(rest)] * 2), [()] * len(rest)]
+                columns = [
+                    rest,
+                    [0] * len(rest),
+                    *([[None] * len(rest)] * 2),
+                    [self.headers.get(at, ()) for at in rest],
+                ]
                 found.append(Records(each, end, *columns))
                 self.positions[each] = end
         return found
@@ -39,7 +49,7 @@ def reader():
 
 
 def passed(tails, one, two, ends=(12, 15)):
-    found = tails.passed({ONE: one, TWO: two}, dict(zip((ONE, TWO), ends, strict=True)))
+    found = tails.passed({ONE: one, TWO: two}, dict(zip((ONE, TWO), ends, strict=True)), PLACES)
     return found[ONE], found[TWO]
 
 
@@ -75,3 +85,11 @@ def test_the_reader_is_opened_for_the_first_tail_and_closed(reader):
     passed(tails, 10, 10)
     tails.close()
     assert reader.closed == 1
+
+
+def test_a_record_that_was_copied_from_the_topic_itself_is_passed_over_and_any_other_one_is_not(reader):
+    own = CopyMark("log", 7, 1, 5, content_hash(None, None))
+    reader.headers = {13: ((COPY_HEADER, own.encode()),), 14: ((COPY_HEADER, own._replace(topic_id=8).encode()),)}
+    with closing(CopyTails(lambda: reader)) as tails:
+        passed(tails, 10, 10)
+        assert passed(tails, 10, 10) == (12, 14)

@@ -7,6 +7,7 @@ import pytest
 from common.admin import topics
 from common.admin.administrator import Administrator
 from common.config import open_store
+from common.config.definitions import TopicDefinition
 from tests.unit.penstock.test_admin_commands import run  # noqa: F401
 
 BOOTSTRAP = "127.0.0.1:9092"
@@ -80,9 +81,9 @@ def test_a_copy_is_accepted_only_by_name_of_a_topic_that_is_copied(run, admin): 
 
 def test_the_beginning_of_a_copy_is_for_topics_with_a_home_in_kafka(run, admin):  # noqa: F811
     assert "--home kafka:NAME" in run("topic", "create", "local", "--copy-from", "latest", code=2).stderr
-    with pytest.raises(Exception, match="copy_from: it is for topics whose home is Kafka"):
-        topics.create(admin, ["local"], topics.TopicSettings(copy_from="1,2"))
     with pytest.raises(Exception, match="copy_from"):
         topics.create(admin, ["orders"], topics.TopicSettings(home="kafka:main", copy_from="latest"))
     (made,) = topics.create(admin, ["orders"], topics.TopicSettings(home="kafka:main", copy_from="1,0,7"))
     assert made.first_offsets == (1, 0, 7)
+    moved = {**made.to_value(), "home": "engine"}
+    assert TopicDefinition.from_value("orders", moved).first_offsets == (1, 0, 7), "also once a plan has moved it"

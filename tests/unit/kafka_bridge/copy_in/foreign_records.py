@@ -5,11 +5,11 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 
 from common.contract import Message
+from common.kafka.copy_mark import COPY_HEADER
 from common.kafka.records import Headers, Partition, Records
 from engine.link.produce import RESERVED_PREFIX
 from kafka_bridge.copy_in.messages import NULL_PROPERTY
 from kafka_bridge.copy_in.packing import PackTarget
-from kafka_bridge.copy_mark import COPY_HEADER
 from kafka_bridge.mapping import ID_HEADER, TAG_HEADER
 
 ASSIGNED = bytes(range(6)) + b"\xff" + bytes(range(9))

@@ -7,6 +7,7 @@ import pytest
 from common.clock import SystemClock
 from common.config import ConfigView, open_store
 from common.config.memory_store import MemoryConfigStore
+from common.kafka.copy_mark import COPY_HEADER, CopyMark, content_hash
 from common.kafka.errors import ClusterUnreachable
 from common.kafka.records import Partition
 from common.placement import Placement, topic_hash
@@ -18,9 +19,8 @@ from engine.link.proof import KAFKA_BRIDGE_ROLE
 from engine.link.read import ReadAnswer, ReadPosition, ReadQuestion
 from engine.link.record import read_record
 from kafka_bridge.copy_in.copier import CopyTools
-from kafka_bridge.copy_in.copies import Copies
+from kafka_bridge.copy_in.copies import InCopies
 from kafka_bridge.copy_in.engine_queues import EngineQueues
-from kafka_bridge.copy_mark import COPY_HEADER, CopyMark, content_hash
 from kafka_bridge.source_identity import source_of
 from tests.e2e.test_engine_process import ADMIN_SECRET, KEY, EngineProcess
 from tests.services.memory_kafka import MemoryKafka, MemoryKafkaDriver
@@ -38,9 +38,9 @@ class CopyDesk:
         self.groups: dict[str, tuple] | None = None  # None: the engine alone
         self.store.put("kafka", "main", {"bootstrap": "k:9092"}, 0)
         self.store.put("topic", topic, {"queues": partitions, "durability": "memory", "id_window_ms": 0, **settings}, 0)
-        self.bridges: list[Copies] = []
+        self.bridges: list[InCopies] = []
 
-    def bridge(self, store=None, is_away=False) -> Copies:
+    def bridge(self, store=None, is_away=False) -> InCopies:
         """One more bridge; it shares the claims of `store`, which `is_away` before the first copier begins."""
         store = store or self.store
         tools = CopyTools(
@@ -53,7 +53,7 @@ class CopyDesk:
         view = ConfigView(store)
         if is_away:
             store.set_available(False)
-        self.bridges.append(Copies(view, tools))
+        self.bridges.append(InCopies(view, tools))
         return self.bridges[-1]
 
     def link(self) -> AdminClient:
@@ -79,7 +79,7 @@ class CopyDesk:
         with self.link() as link:
             return any(each["name"] == self.topic for each in link.ask("topics")["topics"])
 
-    def wait_standstill(self, bridge: Copies, text: str) -> None:
+    def wait_standstill(self, bridge: InCopies, text: str) -> None:
         """Wait until this is in the sentence of the only standstill."""
 
         def sentences():

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.kafka.copy_mark import COPY_HEADER, CopyMark, content_hash, parse_copy_mark
 from engine.link.record import read_record
 from kafka_bridge.copy_in import native, packing
 from kafka_bridge.copy_in.messages import ForeignRecordTooLarge, RecordPlace, message_of
-from kafka_bridge.copy_mark import COPY_HEADER, CopyMark, content_hash, parse_copy_mark
 from tests.unit.kafka_bridge.copy_in.foreign_records import TARGET, ForeignRecord, columns, foreign
 
 FORMS = [packing, native] if native.NATIVE else [packing]

@@ -6,10 +6,10 @@ import pytest
 
 from common.contract import Message, encode_struct
 from common.kafka.base import KafkaTopic
+from common.kafka.copy_mark import COPY_HEADER, parse_copy_mark
 from engine.link.copy import ForeignSource, QueueSource, SourceState
 from engine.link.pieces import AnswerPiece
 from engine.link.record import encode_copied_record, encode_record
-from kafka_bridge.copy_mark import COPY_HEADER, parse_copy_mark
 from kafka_bridge.copy_out.page import EngineTopic, OutgoingPage, is_from
 from kafka_bridge.mapping import UnmappableMessage
 from kafka_bridge.source_identity import source_of

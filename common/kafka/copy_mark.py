@@ -9,6 +9,8 @@ another body or key; the hash tells such a record from a copy.
 import hashlib
 from typing import NamedTuple
 
+from common.kafka.records import Headers
+
 COPY_HEADER = "penstock-copy"
 HASH_SIZE = 8
 
@@ -41,6 +43,16 @@ def content_hash(key: bytes | None, value: bytes | None) -> bytes:
     """8 bytes of BLAKE2b of a record's key and value. Null and empty differ, and so do different borders of both."""
     sizes = b"%d %d " % (-1 if key is None else len(key), -1 if value is None else len(value))
     return hashlib.blake2b(sizes + (key or b"") + (value or b"")).digest()[:HASH_SIZE]
+
+
+def is_copy_of(log_id: str, topic_id: int, headers: Headers, key: bytes | None, value: bytes | None) -> bool:
+    """Whether a record is a copy of a message of that topic: its mark names it, and key and value are the message's.
+
+    A record with another body, which an application has written with our header, is not.
+    """
+    marks = [header for name, header in headers if name == COPY_HEADER]
+    mark = parse_copy_mark(marks[0]) if len(marks) == 1 else None
+    return mark is not None and (mark.log_id, mark.topic_id) == (log_id, topic_id) and mark.matches(key, value)
 
 
 def parse_copy_mark(header: bytes | None) -> CopyMark | None:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_bridge.copy_mark import CopyMark, content_hash, parse_copy_mark
+from common.kafka.copy_mark import CopyMark, content_hash, parse_copy_mark
 
 LOG = bytes(range(16)).hex()
 

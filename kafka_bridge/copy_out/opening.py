@@ -1,0 +1,61 @@
+"""Opens the copiers of a bridge to the engine that it belongs to."""
+
+from collections import defaultdict
+from collections.abc import Callable
+
+from common.config.definitions import CopyOutDefinition, KafkaClusterDefinition, TopicDefinition
+from common.config.view import ConfigView
+from common.names import stored_name
+from common.placement import Placement, topic_hash
+from engine.link.errors import LinkError
+from kafka_bridge.connecting import connection_of, driver_of
+from kafka_bridge.copy_in.engine_queues import Connect, Groups
+from kafka_bridge.copy_out.copier import OutCopier
+from kafka_bridge.copy_out.engine_reads import EngineReads, QueueLink
+
+
+class CopierMaker:
+    """Makes copiers whose reads follow the topic's queues and the broker groups.
+
+    Args:
+        groups: the broker groups as they are now.
+        connect: makes a link to a broker group.
+    """
+
+    def __init__(self, view: ConfigView, groups: Callable[[], Groups], connect: Connect) -> None:
+        self._view, self._groups, self._connect = view, groups, connect
+
+    def make(self, copy: CopyOutDefinition, cluster: KafkaClusterDefinition) -> OutCopier:
+        """Raises KafkaFault, DriverMissing."""
+        return OutCopier(copy, driver_of(cluster), connection_of(cluster), lambda: self._open(copy.name))
+
+    def _open(self, name: str) -> EngineReads:
+        """Raises OSError, LinkError: also while topic or brokers are not known."""
+        topic, groups = self._view.topic(name), self._groups()
+        if topic is None or not groups:
+            raise LinkError(f"topic={name}: it has no definition, or no broker group is known")
+        links: list[QueueLink] = []
+        try:
+            for group, queues in _queues_by_group(topic, [*groups]).items():
+                link = self._connect(group, groups[group])
+                links.append(QueueLink(link, "", queues))
+                links[-1] = QueueLink(link, link.hello.log_id, queues)
+        except BaseException:
+            for each in links:
+                each.link.close()
+            raise
+
+        def is_current() -> bool:
+            now = self._view.topic(name)
+            same = now is not None and (now.queues, now.made_ms) == (topic.queues, topic.made_ms)
+            return same and self._groups() == groups
+
+        return EngineReads(stored_name(topic.name, topic.made_ms), links, is_current)
+
+
+def _queues_by_group(topic: TopicDefinition, groups: list[str]) -> dict[str, list[int]]:
+    placement, hashed = Placement(groups), topic_hash(topic.name.encode())
+    found: dict[str, list[int]] = defaultdict(list)
+    for queue in range(topic.queues):
+        found[groups[placement.home(hashed, queue)]].append(queue)
+    return found
