@@ -165,7 +165,16 @@ class Invariants:
             raise Broken(f"broker {broker.name} takes from two links of one lane: {sorted(lanes)}")
 
     def was_cut(self, broker: Broker, position: int) -> None:
-        """A log was opened that an order has cut: nothing is left of what was above, nor of what was made from it."""
+        """A log was opened that an order has cut: nothing is left of what was above, nor of what was made from it.
+
+        Nor does it count as the log of an earlier process that had more.
+        """
+        assert broker.core is not None
+        for each in broker.core.incarnations.continues:
+            if self.stored.get((broker.name, each), (0, 0))[0] > position:
+                raise Broken(
+                    f"broker {broker.name} was cut at {position}, and its log passes for that of process {each}"
+                )
         folder = f"{broker.directory}/log/"
         files = {path.removeprefix(folder): each for path, each in broker.env.files.items() if path.startswith(folder)}
         bases = segment_bases(files)

@@ -48,6 +48,7 @@ class End:
         self.arrive = partial(network.arrive, self)
         self.queued_ms: dict[int, int] = {}  # of a broker: when answers were made, by request id
         self.is_kept = False  # a cut keeps what is under way to this end
+        self.is_broken = False  # nothing arrives any more, though the process may not have learnt it yet
 
     def send(self, frames: bytes) -> None:
         """Send whole frames. A closed end sends nothing."""
@@ -119,6 +120,8 @@ class Network:
     def transmit(self, source: End, frames: bytes) -> None:
         """Bring frames to the other end."""
         target, world = source.other, self.world
+        if target.is_broken:
+            return
         due_ms = world.now_ms + self._latency_ms()
         if due_ms > target.due_ms:
             target.due_ms = due_ms
@@ -187,6 +190,7 @@ class Network:
         """End a connection from within the network: what is under way is lost."""
         for each in (end, end.other):
             each.under_way.clear()
+            each.is_broken = True
             self.world.after(self._latency_ms(), each.lost)
 
     def break_between(self, one: str, other: str) -> int:
