@@ -35,7 +35,8 @@ class CopyPlan(NamedTuple):
 def plans_of(view: ConfigView) -> dict[str, CopyPlan]:
     """All copies by topic: those of topics whose home is Kafka, and those of entries `copy_in`.
 
-    An entry whose topic or cluster is not defined asks for nothing.
+    An entry whose topic or cluster is not defined asks for nothing. A topic with a secondary is not copied: producer
+    proxies write each message to both sides themselves.
     """
     homes = [view.topic(name) for name in view.names_with(TopicDefinition.kind, KAFKA_HOME.encode())]
     found = [_plan(view, topic, topic.kafka_cluster, topic.name) for topic in homes if topic and topic.kafka_cluster]
@@ -48,7 +49,7 @@ def plans_of(view: ConfigView) -> dict[str, CopyPlan]:
 
 def _plan(view: ConfigView, topic: TopicDefinition, cluster: str, kafka_topic: str) -> CopyPlan | None:
     defined = view.kafka_cluster(cluster)
-    if defined is None:
+    if defined is None or topic.secondary:
         return None
     return CopyPlan(
         topic.name,
