@@ -6,6 +6,7 @@ from penstock.commands.exits import CommandGroup
 from penstock.commands.migrate import (
     abort,
     cut,
+    divergence,
     fence,
     inventory,
     plan,
@@ -35,5 +36,5 @@ def command() -> None:
     """
 
 
-for _each in (inventory, plan, start, status, verify, fence, cut, soak, rollback, retire, abort, resume):
+for _each in (inventory, plan, start, status, verify, divergence, fence, cut, soak, rollback, retire, abort, resume):
     command.add_command(_each.command)

@@ -7,10 +7,12 @@ import yaml
 
 from common.clock import SystemClock
 from common.config import open_store
+from common.contract import Code
 from migration.entries import PlanStore, remove_mark, set_mark
 from migration.plan import parse_plan
 from migration.states import COMMANDS, COURSES
 from tests.unit.penstock.test_admin_commands import run  # noqa: F401
+from tests.unit.producer_proxy.journal.side import DualDesk
 
 TEXT = "name: shop\nrecipe: mirror\ncluster: main\ntopics: [orders]\n"
 
@@ -74,3 +76,23 @@ def test_a_plan_at_which_another_process_is_at_work_is_a_conflict(run, stored): 
     with stored.at_work("shop"):
         told = run("migrate", "start", "shop", code=4).stderr
     assert "ann@desk on " in told and "is at work since" in told
+
+
+def test_ids_that_the_secondary_of_a_dual_write_lacks_are_listed_from_the_journal_of_a_proxy(run, tmp_path):  # noqa: F811
+    desk = DualDesk(tmp_path / "journal")
+    desk.secondary.code = Code.UNAVAILABLE
+    sent = desk.send(5)
+    desk.stop()
+    journal = str(tmp_path / "journal")
+    (row,) = json.loads(run("migrate", "divergence", journal, "--stopped", "-o", "json").stdout)
+    assert (row["topic"], row["what"], row["messages"], row["ids"]) == ("t", "primary only", 5, sent)
+    shown = run("migrate", "divergence", journal, "--stopped").stdout
+    assert f"{sent[0]}, {sent[1]}, {sent[2]}, and 2 more" in shown and sent[4] not in shown
+
+
+def test_a_journal_of_equal_sides_says_so_and_a_missing_directory_is_refused_by_name(run, tmp_path):  # noqa: F811
+    desk = DualDesk(tmp_path / "journal")
+    desk.send(2)
+    desk.stop()
+    assert "divergence  none" in run("migrate", "divergence", str(tmp_path / "journal"), "--stopped").stdout
+    assert "does not exist" in run("migrate", "divergence", str(tmp_path / "nowhere"), code=2).stderr
