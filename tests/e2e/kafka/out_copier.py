@@ -14,7 +14,7 @@ from tests.e2e.test_engine_process import ADMIN_SECRET
 def main(driver: str, bootstrap: str, port: str, topic: str, queues: str, kafka_topic: str) -> None:
     def open_engine() -> EngineReads:
         link = AdminClient(("127.0.0.1", int(port)), ADMIN_SECRET)
-        return EngineReads(topic, [QueueLink(link, bytes.fromhex(link.hello.log_id), range(int(queues)))])
+        return EngineReads(topic, [QueueLink(link, link.hello.log_id, range(int(queues)))])
 
     definition = CopyOutDefinition(topic, cluster="main", kafka_topic=kafka_topic)
     copier = OutCopier(definition, open_driver(driver), KafkaConnection("main", (bootstrap,)), open_engine)
