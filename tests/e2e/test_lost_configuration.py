@@ -7,6 +7,7 @@ import urllib.request
 
 import pytest
 
+from common.config.store import KINDS
 from tests.e2e.running import RunningPenstock
 from tests.waiting import until
 
@@ -34,18 +35,7 @@ def test_a_configuration_that_is_deleted_is_in_force_until_it_is_restored_from_a
     until(lambda: saved.exists() and b'"topic"' in saved.read_bytes(), "a snapshot")
     shutil.rmtree(penstock.data / "config")
     (penstock.data / "config").mkdir()
-    for kind in (
-        "topic",
-        "family",
-        "group",
-        "application",
-        "setting",
-        "broker_group",
-        "engine",
-        "audit",
-        "applied",
-        "claims",
-    ):
+    for kind in (*KINDS, "applied", "claims"):
         (penstock.data / "config" / kind).mkdir()
     until(lambda: "cluster id" in readyz(penstock)["notes"].get("configuration", ""), "the proxy to notice")
     assert readyz(penstock)["ready"]
