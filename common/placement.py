@@ -80,6 +80,13 @@ class Placement:
         """The home of each queue of a topic, one byte per queue."""
         return bytes([self.home(topic, queue) for queue in range(queues)])
 
+    def by_home(self, topic: int, queues: int) -> dict[int, list[int]]:
+        """The queues of a topic that each home has; homes without any are left out."""
+        found: dict[int, list[int]] = {}
+        for queue, home in enumerate(self.homes(topic, queues)):
+            found.setdefault(home, []).append(queue)
+        return found
+
     def nearest(self, home: int, topic: int, queue: int, queues: int) -> int | None:
         """The topic's first queue that this group holds, from `queue` on with wrap-around; None: it holds none."""
         steps = ((queue + step) % queues for step in range(queues))

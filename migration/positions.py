@@ -42,7 +42,7 @@ class EnginePositions:
     """
 
     def __init__(self, links: Mapping[str, EngineLink]) -> None:
-        self._links, self._groups = list(links.values()), list(links)
+        self._links, self._placement = list(links.values()), Placement(list(links))
 
     def copied(self, topics: Sequence[CopiedTopic]) -> dict[str, list[SourceState]]:
         """The state of each queue's source, by topic; an empty list: an engine does not have the topic yet.
@@ -99,13 +99,7 @@ class EnginePositions:
 
     def _by_link(self, topic: CopiedTopic) -> dict[int, list[int]]:
         """Queues by the number of the link to their broker group."""
-        if len(self._links) == 1:
-            return {0: list(range(topic.queues))}
-        placement, hashed = Placement(self._groups), topic_hash(topic.name.encode())
-        found: dict[int, list[int]] = {}
-        for queue in range(topic.queues):
-            found.setdefault(placement.home(hashed, queue), []).append(queue)
-        return found
+        return self._placement.by_home(topic_hash(topic.name.encode()), topic.queues)
 
 
 def _bounded(topics: Sequence[CopiedTopic]) -> Iterator[list[CopiedTopic]]:

@@ -1,9 +1,8 @@
 """Opens the copiers of a bridge to the engine that it belongs to."""
 
-from collections import defaultdict
 from collections.abc import Callable
 
-from common.config.definitions import CopyOutDefinition, KafkaClusterDefinition, TopicDefinition
+from common.config.definitions import CopyOutDefinition, KafkaClusterDefinition
 from common.config.view import ConfigView
 from common.names import stored_name
 from common.placement import Placement, topic_hash
@@ -34,9 +33,11 @@ class CopierMaker:
         topic, groups = self._view.topic(name), self._groups()
         if topic is None or not groups:
             raise LinkError(f"topic={name}: it has no definition, or no broker group is known")
+        placement = Placement([*groups])
         links: list[QueueLink] = []
         try:
-            for group, queues in _queues_by_group(topic, [*groups]).items():
+            for home, queues in placement.by_home(topic_hash(topic.name.encode()), topic.queues).items():
+                group = placement.names[home]
                 link = self._connect(group, groups[group])
                 links.append(QueueLink(link, "", queues))
                 links[-1] = QueueLink(link, link.hello.log_id, queues)
@@ -51,11 +52,3 @@ class CopierMaker:
             return same and self._groups() == groups
 
         return EngineReads(stored_name(topic.name, topic.made_ms), links, is_current)
-
-
-def _queues_by_group(topic: TopicDefinition, groups: list[str]) -> dict[str, list[int]]:
-    placement, hashed = Placement(groups), topic_hash(topic.name.encode())
-    found: dict[str, list[int]] = defaultdict(list)
-    for queue in range(topic.queues):
-        found[groups[placement.home(hashed, queue)]].append(queue)
-    return found

@@ -8,17 +8,14 @@ be stored, and the client is told to send it again under that id. The engine rem
 the first copy is found by its lookup index instead. The send that follows is checked as any with an id, and remembered.
 """
 
-import time
 from collections.abc import Sequence
 
 import gevent
 
 from common.contract import Code
 from engine.client.brokers import Broker, Brokers
-from engine.link.errors import PayloadError
-from engine.link.look_up import decode_look_up_answer, encode_look_up
-from engine.link.operations import LOOK_UP_ID
 from producer_proxy.targets.base import MessageSlice, Outcome
+from producer_proxy.targets.engine_look_ups import CANNOT, find_by_id
 from producer_proxy.targets.engine_pending_ids import NONE, UNKNOWN, PendingIds, joined
 
 CLOCKS_MS = 600_000
@@ -63,20 +60,5 @@ def _find(broker: Broker, topic: str, shown: str, deadline_s: float) -> Outcome:
     # A first copy that this proxy has taken and the broker has not answered may be stored after the look-up.
     if not broker.wait_answered(deadline_s):
         return UNKNOWN
-    from_ms, following = max(0, int(shown[:12], 16) - CLOCKS_MS), None
-    while True:
-        question = encode_look_up(from_ms, 1, following, topic=topic, id=shown)
-        code, answer = broker.rpc.call(LOOK_UP_ID, question, max(0.0, deadline_s - time.monotonic()))
-        if code in (Code.UNKNOWN_TOPIC, Code.INVALID):
-            return NONE  # INVALID: without a lookup index of ids (--look-up) an engine checks only ids that clients set
-        if code != Code.OK:
-            return UNKNOWN
-        try:
-            report, pieces = decode_look_up_answer(answer)
-        except PayloadError:
-            return UNKNOWN
-        if pieces:
-            return int(Code.DUPLICATE), pieces[0].queue, pieces[0].first_offset
-        following = report["next"]
-        if following is None:
-            return NONE
+    found = find_by_id(broker, topic, shown, max(0, int(shown[:12], 16) - CLOCKS_MS), deadline_s)
+    return NONE if found == CANNOT else found
