@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from common.breaker import Breaker, State
+from common.stalls import Stalls
 from engine.client.dial import Admits, admit_all
 from engine.client.router import DROP_S, BrokerGroup, Place, limited, link_to
 from engine.client.rpc import LinkDown
@@ -71,12 +72,13 @@ class GroupLink(BrokerGroup):
                 "broker_group=%s: link down: messages that were given back return when their leases expire", self.name
             )
 
-    def look(self, now_s: float) -> None:
-        """Report the latency of answers to the breaker; called every few milliseconds."""
+    def look(self, now_s: float, stalls: Stalls) -> None:
+        """Report the latency of answers to the breaker; called every few milliseconds. `stalls`: of this process."""
         slowest_s, self._slowest_s = self._slowest_s, None
         if self.rpc.seeks_master:
             self.due = dict.fromkeys(self.due, now_s)  # what waits for the next master is not late
-        owed_s = now_s - next(iter(self.due.values())) if self.due else None
+        due_s = next(iter(self.due.values()), None)
+        owed_s = now_s - due_s - stalls.since(due_s) if due_s is not None else None
         self.observe(now_s, slowest_s, owed_s)
         if owed_s is not None and owed_s > DROP_S:
             self.rpc.reconnect("silent for too long")

@@ -10,6 +10,7 @@ from typing import Any
 import gevent
 
 from common.placement import topic_hash
+from common.stalls import Stalls
 from consumer_proxy.sources.base import OnLent, OnPulled, OnRead, Source, SourceDown
 from consumer_proxy.sources.engine import AWAY
 from consumer_proxy.sources.group_link import GroupLink
@@ -42,6 +43,7 @@ class GroupsSource(Source):
         self._numbers_of: dict[bytes, list[int]] = {}
         self._waiting: set[Joined[Any]] = set()
         self._turn = 0  # the group that gets the remainder of a split first
+        self._stalls = Stalls(LOOK_S, time.monotonic())
         self._looking = gevent.get_hub().loop.timer(LOOK_S, LOOK_S)
         self._looking.start(self._look)
 
@@ -161,8 +163,9 @@ class GroupsSource(Source):
 
     def _look(self) -> None:
         now_s = time.monotonic()
+        self._stalls.look(now_s)
         for link in self.links:
-            link.look(now_s)
+            link.look(now_s, self._stalls)
 
 
 def _hash_of(stored_name: bytes) -> int:

@@ -13,6 +13,7 @@ from common.keyhash import queue_of
 from common.limits import QueueLimit
 from common.placement import ID_SLOTS, IDS_HASH, Placement
 from common.readiness import Note
+from common.stalls import Stalls
 from engine.client.append import AppendClient, Destination, Lane, Lanes
 from engine.client.dial import Hello, admit_all
 from engine.client.durability import LANES
@@ -54,12 +55,12 @@ class Broker(BrokerGroup):
         for lane in append.lanes:
             self._apply(lane)
 
-    def look(self, now_s: float) -> None:
-        """Pass the lanes' observations to the breaker, and its decision to the lanes."""
+    def look(self, now_s: float, stalls: Stalls) -> None:
+        """Pass the lanes' observations to the breaker, and its decision to the lanes. `stalls`: of this process."""
         lanes = self.append.lanes
         slowest = [each for lane in lanes if (each := lane.take_slowest()) is not None]
         oldest = [each for lane in lanes if (each := lane.oldest_sent_at) is not None]
-        owed_s = now_s - min(oldest) if oldest else None
+        owed_s = now_s - min(oldest) - stalls.since(min(oldest)) if oldest else None
         self.observe(now_s, max(slowest) if slowest else None, owed_s)
         if owed_s is not None and owed_s > RESEND_S and not self._moved_sent and self.breaker.state is State.OPEN:
             self._moved_sent = True
@@ -141,6 +142,7 @@ class Brokers:
         self.only: Broker | None = None
         self.id_homes = bytes(ID_SLOTS)
         self.lanes: tuple[Lanes, ...] = tuple(Lanes(row.number) for row in LANES)
+        self._stalls = Stalls(LOOK_S, self._made_s)
         self._looking = gevent.get_hub().loop.timer(LOOK_S, LOOK_S)
         self._looking.start(self._look)
 
@@ -325,5 +327,6 @@ class Brokers:
 
     def _look(self) -> None:
         now_s = time.monotonic()
+        self._stalls.look(now_s)
         for broker in self.listed:
-            broker.look(now_s)
+            broker.look(now_s, self._stalls)

@@ -186,6 +186,22 @@ def test_a_broker_that_hangs_is_isolated_at_once_and_no_unordered_message_waits_
     assert codes(keyed.get(timeout=3)) == [Code.OK], "it waited, for a hiccup is no reason to refuse it"
 
 
+def test_a_pause_of_the_proxy_itself_isolates_no_broker(cluster):
+    client = cluster.client()
+    assert codes(cluster.send(client, message(0))) == [Code.OK]
+    for broker in cluster.brokers.values():
+        broker.go.clear()
+    sent = [gevent.spawn(cluster.send, cluster.client(), message(1, cluster.key_of(name))) for name in NAMES]
+    wait_until(lambda: all(broker.appends for broker in cluster.brokers.values()))
+    for broker in cluster.brokers.values():
+        broker.go.set()
+    time.sleep(0.5)  # no greenlet runs meanwhile
+    gevent.joinall(sent, timeout=3)
+    assert [codes(each.value) for each in sent] == [[Code.OK]] * 3
+    wait_until(cluster.all_closed)
+    assert [each.breaker.opened for each in cluster.targets.listed] == [0] * 3
+
+
 def test_what_was_sent_to_a_broker_that_hangs_goes_elsewhere_before_its_callers_give_up(cluster):
     client = cluster.client()
     assert codes(cluster.send(client, message(0))) == [Code.OK]
