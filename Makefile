@@ -4,7 +4,10 @@
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
-SOURCES := $(shell find common engine producer_proxy consumer_proxy bench -name '*.p[yx][xdi]' -o -name '*.h')
+NATIVE := common engine producer_proxy consumer_proxy kafka_bridge bench
+SOURCES := $(shell find $(NATIVE) -name '*.p[yx][xdi]' -o -name '*.h')
+# Of a reference that is compiled itself, x.py, the declarations are in _x.pxd.
+SOURCES += $(wildcard $(shell find $(NATIVE) -name '_*.pxd' | sed 's|/_\([^/]*\)\.pxd$$|/\1.py|'))
 ARGS ?=
 
 .PHONY: help run test lint native clients bench bench-alone bench-replicas peers peers-replicated lock wheel without-compiler fuzz sanitize simulate simulate-group mutants machines powercut flips partitions nemesis flow outage bufferfaults switchover clean
@@ -12,8 +15,8 @@ help:
 	@sed -n 's/^## //p' Makefile
 
 ## make run               start everything on this machine, with a demo: a real file through the whole path (ARGS="--data DIR …")
-run: $(VENV)/.installed
-	@exec $(BIN)/penstock up --demo $(ARGS)
+run: $(VENV)/.linked
+	@exec scripts/run-demo $(ARGS)
 
 ## make test              run all tests but the slow ones, those that compute beside those of processes (ARGS="tests/unit -k name")
 test: $(VENV)/.installed-dev clients
@@ -124,23 +127,28 @@ lock: $(VENV)/.dev-packages
 ## make clean             remove all build output; data and the virtual environment stay
 clean:
 	rm -rf build dist *.egg-info
-	find common engine producer_proxy consumer_proxy bench \( -name '*.so' -o -name '_*.c' \) -delete
+	find $(NATIVE) \( -name '*.so' -o -name '_*.c' \) -delete
+	rm -f $(VENV)/.installed
 
 # Not bin/python: pip is installed last, so an interrupted environment is made again.
 $(VENV)/bin/pip:
 	@scripts/system-packages run
-	@echo "Creating $(VENV)"
-	@scripts/make-venv $(VENV)
+	@scripts/step "Creating $(VENV)" scripts/make-venv $(VENV)
 
 $(VENV)/.core-packages: requirements/core.txt requirements/build.txt | $(VENV)/bin/pip
-	@echo "Installing Python packages"
-	@$(PIP) install --require-hashes -r requirements/build.txt -r requirements/core.txt
+	@scripts/step "Installing Python packages" $(PIP) install --require-hashes -r requirements/build.txt -r requirements/core.txt
+	@touch $@
+
+# The environment uses this tree, on the Python references as long as there are no native modules.
+$(VENV)/.linked: $(VENV)/.core-packages setup.py setup.cfg pyproject.toml
+	@PENSTOCK_PURE=1 scripts/step "Installing Penstock" $(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # .installed-dev depends on .dev-packages first: `make test` installs compilers before the one build, so it is native.
-$(VENV)/.installed: $(VENV)/.core-packages setup.py setup.cfg pyproject.toml $(SOURCES)
-	@echo "Building Penstock"
-	@$(PIP) install --no-deps --no-build-isolation --editable .
+# One at a time: `make run` builds beside the demo.
+$(VENV)/.installed: $(SOURCES) setup.py | $(VENV)/.linked
+	@mkdir -p build
+	@scripts/step "Building the native modules" flock build/.native-lock $(BIN)/python setup.py --quiet build_ext --inplace
 	@touch $@
 
 build/.test-packages: packages.debian.txt
@@ -148,8 +156,7 @@ build/.test-packages: packages.debian.txt
 	@mkdir -p build && touch $@
 
 $(VENV)/.dev-packages: requirements/dev.txt build/.test-packages | $(VENV)/.core-packages
-	@echo "Installing Python packages of the tests"
-	@$(PIP) install --require-hashes -r requirements/dev.txt
+	@scripts/step "Installing Python packages of the tests" $(PIP) install --require-hashes -r requirements/dev.txt
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.dev-packages $(VENV)/.installed
