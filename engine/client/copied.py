@@ -13,6 +13,7 @@ from engine.link.copy import (
     Copied,
     CopyPart,
     ForeignSource,
+    QueueSource,
     SourceState,
     decode_copied,
     decode_states,
@@ -56,17 +57,18 @@ def states(link: CopyLink, queues: Sequence[tuple[str, int]]) -> list[SourceStat
 
 def accept(
     link: CopyLink, topic: str, queue: int, source: ForeignSource, *, start: int, replaces: int, reason: str,
-    durability: int = FSYNC,
+    durability: int = FSYNC, next_offset: int | None = None,
 ) -> SourceState:  # fmt: skip
     """Make it the queue's source; as durable as asked on return. May be repeated after a lost answer.
 
     Args:
         start: the first offset to copy.
         replaces: number of the queue's present source; 0: it has none.
+        next_offset: the queue's present next offset; None: whatever it is.
     Raises:
-        AdminError: with code SOURCE_MOVED when the queue's source has another number.
+        AdminError: with code SOURCE_MOVED when the queue's source has another number, or another next offset.
     """
-    payload = encode_accept(durability, topic, queue, source, start, replaces, reason)
+    payload = encode_accept(durability, topic, queue, source, start, replaces, reason, next_offset)
     (state,) = decode_states(_asked(link, SOURCE_ACCEPT, payload))
     return state
 
@@ -100,17 +102,26 @@ def engine_offset_of(
     that were not copied, the next copied one decides. Records that retention has deleted count as lower.
 
     Args:
-        number: of the source; None: the queue's present one.
+        number: of the source; None: the queue's present one, and those with its identity, oldest first: it was accepted
+            several times where a copy went on at another offset.
     Raises:
         AdminError: the engine refused, or is still fetching old records.
     """
     (state,) = states(link, [(topic, queue)])
-    number = state.number if number is None else number
-    own = [each for each in state.sources if each.number == number]
-    if not own:
-        return None
-    later = [each.first for each in state.sources if each.number > number]
-    low, end = own[0].first, min(later, default=state.end)
+    for each in state.sources:
+        if each.number == number or (number is None and each.source == state.source):
+            found = _first_at(link, topic, queue, source_offset, state, each)
+            if found is not None:
+                return found
+    return None
+
+
+def _first_at(
+    link: CopyLink, topic: str, queue: int, source_offset: int, state: SourceState, source: QueueSource
+) -> CopiedPlace | None:
+    """The first record of one accepted source at or above an offset of it."""
+    later = [each.first for each in state.sources if each.number > source.number]
+    low, end = source.first, min(later, default=state.end)
     best, high = None, end
     while low < high:
         middle = (low + high) // 2
@@ -119,7 +130,7 @@ def engine_offset_of(
             best, high = (found if found is not None else best), middle
         else:
             low = found[0] + 1
-    return None if best is None else CopiedPlace(best[0], number, best[1])
+    return None if best is None else CopiedPlace(best[0], source.number, best[1])
 
 
 def _first_copied(link: CopyLink, topic: str, queue: int, offset: int, end: int) -> tuple[int, int] | None:

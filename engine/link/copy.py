@@ -155,13 +155,21 @@ def encode_state_question(queues: Iterable[tuple[str, int]]) -> bytes:
 
 
 def encode_accept(
-    durability: int, topic: str, queue: int, source: ForeignSource, start: int, replaces: int, reason: str
-) -> bytes:
-    """Encode a SOURCE_ACCEPT. `replaces`: number of the source that it replaces, 0: the queue has none."""
+    durability: int, topic: str, queue: int, source: ForeignSource, start: int, replaces: int, reason: str,
+    next_offset: int | None = None,
+) -> bytes:  # fmt: skip
+    """Encode a SOURCE_ACCEPT.
+
+    Args:
+        replaces: number of the source that it replaces; 0: the queue has none.
+        next_offset: the next offset that the queue must have; None: any.
+    """
     asked = {
         "durability": durability, "topic": topic, "queue": queue, "identity": source.identity.hex(),
         "partition": source.partition, "start": start, "replaces": replaces, "reason": reason,
     }  # fmt: skip
+    if next_offset is not None:
+        asked["next"] = next_offset
     return json.dumps(asked).encode()
 
 

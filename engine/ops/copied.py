@@ -6,7 +6,7 @@ from collections.abc import Callable
 from common.limited_log import LimitedLog
 from engine.delivery.topic_uses import TopicUses
 from engine.env.native import NodeClock
-from engine.errors import EngineError, NotMasterError
+from engine.errors import EngineError, NotMasterError, UnknownTopicError
 from engine.link import layout
 from engine.link.append import APPEND_HEAD
 from engine.link.codes import SOURCE_MOVED
@@ -38,7 +38,7 @@ COPY_RULE = "COPY: durability 1..4 and a count of parts from 1 on, then the part
 STATE_RULE = 'SOURCE_STATE: send a JSON object {"queues": [[topic, queue], ...]}'
 ACCEPT_RULE = (
     'SOURCE_ACCEPT: send a JSON object {"durability", "topic", "queue", "identity", "partition", "start", "replaces", '
-    '"reason"}'
+    '"reason"[, "next"]}'
 )
 
 
@@ -117,7 +117,11 @@ class CopiedOps:
         peer.send_frame(SOURCE_STATE, request_id, layout.OK, json_answer({"states": states}))
 
     def accept(self, peer: Peer, request_id: int, payload: bytes) -> None:
-        """Accept a source for a queue; answered with the queue's state once that is as durable as asked."""
+        """Accept a source for a queue; answered with the queue's state once that is as durable as asked.
+
+        With a `next` that the queue must have, first wait until all that is stored is on the disks: a power cut could
+        take the last copied records otherwise, and leave the record by which nobody copies them again.
+        """
         asked = json_object(payload, ACCEPT_RULE)
         durability, queue = asked.get("durability"), asked.get("queue")
         if not is_whole(durability, layout.MEMORY, layout.REPLICATED_FSYNC):
@@ -129,14 +133,33 @@ class CopiedOps:
             raise RequestError(f"{where}: start {shown(start)}: use an offset of the source, from 0 on")
         if not is_whole(replaces, 0, 0xFFFFFFFE):
             raise RequestError(f"{where}: replaces {shown(replaces)}: use the number of the queue's source, 0 for none")
+        next_offset = asked.get("next")
+        if next_offset is not None and not is_whole(next_offset, 0, OFFSET_END):
+            raise RequestError(f"{where}: next {shown(next_offset)}: use the queue's next offset, or leave it out")
         assert type(queue) is int
-        self._store.copied.accept(
-            topic.id, queue, _source(where, asked), start=start, replaces=replaces,
-            end=self._store.bounds(topic.id, queue)[1], reason=_reason(where, asked.get("reason")),
-            now_ms=self._clock.wall_ms(),
-        )  # fmt: skip
-        found = {"states": [shown_state(self._state(topic, queue))]}
-        self._answer(durability, lambda: peer.send_frame(SOURCE_ACCEPT, request_id, layout.OK, json_answer(found)))
+        source, reason = _source(where, asked), _reason(where, asked.get("reason"))
+
+        def accept() -> None:
+            self._store.copied.accept(
+                topic.id, queue, source, start=start, replaces=replaces, end=self._store.bounds(topic.id, queue)[1],
+                reason=reason, now_ms=self._clock.wall_ms(), next_offset=next_offset,
+            )  # fmt: skip
+            found = {"states": [shown_state(self._state(topic, queue))]}
+            self._answer(durability, lambda: peer.send_frame(SOURCE_ACCEPT, request_id, layout.OK, json_answer(found)))
+
+        def accept_late() -> None:
+            try:
+                if self._store.topic_by_id(topic.id) is None:
+                    raise UnknownTopicError(f"{where}: the topic was removed meanwhile")
+                accept()
+            except EngineError as error:
+                log.warning("SOURCE_ACCEPT refused: %s", error)
+                peer.send_frame(SOURCE_ACCEPT, request_id, error.code, [str(error).encode()])
+
+        if next_offset is None:
+            accept()
+        else:
+            self._stored.when(self._store.end_position, accept_late, True)
 
     def _append(self, parts: list[CopyPart]) -> list[Copied]:
         results = []

@@ -111,6 +111,15 @@ class PartitionCopy:
         """Whether everything that was fetched is stored."""
         return not self._fetched
 
+    @property
+    def has_passed(self) -> bool:
+        """Whether everything between the queue's next offset and `position` was read, and had nothing to copy."""
+        return self.is_idle and not self.fault and self.position > self.next
+
+    def pass_over(self, state: SourceState) -> None:
+        """Take the queue's state after its position was moved to the end of what this copy has passed."""
+        self.number, self.next = state.number, state.next
+
     def take(self, records: Records) -> None:
         """Take a fetch that follows the one before."""
         self.position = records.next_offset

@@ -15,6 +15,7 @@ from engine.link.operations import TOPIC
 from engine.link.topic import encode_topics
 
 START_REASON = "the copy began"
+PASSED_REASON = "Kafka has deleted what was read and had nothing to copy"
 Groups = Mapping[str, Sequence[Address]]
 """Addresses of each broker group's brokers, by its name."""
 Connect = Callable[[str, Sequence[Address]], LeadingLink]
@@ -72,6 +73,21 @@ class EngineQueues:
         return copied.accept(
             self._links[group], self._topic, queue, source, start=start, replaces=0, reason=START_REASON
         )
+
+    def pass_over(
+        self, group: str, queue: int, source: ForeignSource, number: int, next_offset: int, start: int
+    ) -> SourceState:
+        """Go on at a later offset of the same source, as nothing below it is to be copied.
+
+        Args:
+            number, next_offset: the queue's state, as its copier knows it.
+        Raises:
+            AdminError: also when another copier has gone on meanwhile. OSError, LinkError.
+        """
+        return copied.accept(
+            self._links[group], self._topic, queue, source, start=start, replaces=number, reason=PASSED_REASON,
+            next_offset=next_offset,
+        )  # fmt: skip
 
     def copy(self, group: str, parts: Sequence[CopyPart]) -> list[Copied]:
         """Store the parts of a group's queues, as durable as the topic asks. Raises AdminError, OSError, LinkError."""

@@ -36,6 +36,8 @@ AGAIN_S = 1.0
 LOOK_S = 1.0
 """Interval at which Kafka is asked for the topic: it may have more partitions, or be another one. What was fetched is
 appended after the question, so records of a topic that was made again could pass for those of the old one for so long."""
+PASS_S = 60.0
+"""Interval at which positions are moved over what Kafka has deleted and held nothing to copy. Retention works in minutes."""
 ENGINE_FAULTS = (AdminError, LinkError, OSError)
 
 
@@ -56,7 +58,7 @@ class CopyRun:
         self._cluster_id = self._admin.describe().cluster_id
         self._reader: PartitionReader | None = None
         self._kafka: KafkaTopic | None = None
-        self._looked_s, self._grown = 0.0, 0
+        self._looked_s, self._passed_s, self._grown = 0.0, 0.0, 0
         self._copies: dict[int, PartitionCopy] = {}
         self._halted: dict[int, tuple[int, int]] = {}  # (number, next) of the queue's source
         self._away: set[int] = set()
@@ -214,6 +216,9 @@ class CopyRun:
         while sum(self._append(group, queues) for group, queues in self._waiting().items()):
             pass
         self._halt_faulty()
+        if time.monotonic() >= self._passed_s + PASS_S:
+            self._pass_over_deleted()
+            self._passed_s = time.monotonic()
 
     def _look_if_due(self) -> None:
         if time.monotonic() >= self._looked_s + LOOK_S:
@@ -241,6 +246,32 @@ class CopyRun:
             limited.info("topic=%s: queues %s expect another offset: asking", self._plan.topic, again)
             self._begin(again)
         return True
+
+    def _pass_over_deleted(self) -> None:
+        """Move the engine's positions over records that Kafka has deleted and that this run read in vain.
+
+        Only copied records move them, and not control records, aborted ones and the topic's own. The next start would
+        take what is deleted for lost.
+        """
+        passed = [number for number, copy in self._copies.items() if copy.has_passed]
+        starts = {number: bounds.start for number, bounds in self._bounds(passed).items()} if passed else {}
+        deleted = [
+            number for number in passed if self._copies[number].next < starts[number] <= self._copies[number].position
+        ]
+        for group, queues in self._queues.by_group(deleted).items():
+            for queue in queues:
+                copy = self._copies[queue]
+                try:
+                    state = self._queues.pass_over(
+                        group, queue, self._source(queue), copy.number, copy.next, copy.position
+                    )
+                except ENGINE_FAULTS as fault:
+                    self._lose(group, [queue], fault)
+                else:
+                    log.info(
+                        "topic=%s queue=%d: passed over deleted records, up to %d", self._plan.topic, queue, state.next
+                    )
+                    copy.pass_over(state)
 
     def _lose(self, group: str, queues: list[int], fault: Exception) -> None:
         """A broker group does not serve these queues now; what was sent may be stored or not."""

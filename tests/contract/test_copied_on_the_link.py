@@ -35,8 +35,11 @@ class Bridge:
         (found,) = states(self, [(self.topic, self.queue)])
         return found
 
-    def accept(self, start: int = 0, replaces: int = 0):
-        return accept(self, self.topic, self.queue, self.source, start=start, replaces=replaces, reason="a test")
+    def accept(self, start: int = 0, replaces: int = 0, next_offset: int | None = None):
+        return accept(
+            self, self.topic, self.queue, self.source, start=start, replaces=replaces, reason="a test",
+            next_offset=next_offset,
+        )  # fmt: skip
 
     def part(self, following: int, *offsets: int, number: int = 1) -> CopyPart:
         records = [encode_copied_record(b"m%d\0" % offset, offset) for offset in offsets]
@@ -88,6 +91,18 @@ def test_a_copier_whose_source_was_replaced_learns_the_number_of_the_new_one(bri
     with pytest.raises(AdminError, match="its source has number 2, not 1") as refused:
         bridge.accept(start=10, replaces=1)
     assert refused.value.code == SOURCE_MOVED
+
+
+def test_a_copier_may_go_on_at_a_later_offset_only_while_no_other_one_has_gone_on(bridge):
+    bridge.copy(bridge.part(10, 10, 11))
+    with pytest.raises(AdminError, match="its next offset is 12, not 11: another copier goes on") as refused:
+        bridge.accept(start=20, replaces=1, next_offset=11)
+    assert refused.value.code == SOURCE_MOVED
+    assert bridge.accept(start=20, replaces=1, next_offset=12).next == 20
+    assert bridge.accept(start=20, replaces=1, next_offset=12).number == 2, "asked again after a lost answer"
+    assert bridge.copy(bridge.part(20, 21, number=2)) == [Copied(OK, 2, 22, 2)]
+    assert engine_offset_of(bridge, "orders", 0, 11) == CopiedPlace(1, 1, 11), "of the source as it was accepted first"
+    assert engine_offset_of(bridge, "orders", 0, 12) == CopiedPlace(2, 2, 21)
 
 
 @pytest.mark.parametrize(

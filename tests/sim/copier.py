@@ -34,7 +34,7 @@ TOPIC, QUEUES = "copied", 2
 AT_ONCE_MAX = 3
 """Batches in flight of one copier."""
 
-ACCEPT_SHARE = 0.02
+ACCEPT_SHARE, PASS_SHARE = 0.02, 0.3
 
 
 def has_record(offset: int) -> bool:
@@ -93,6 +93,13 @@ class Copier(Client):
         if self.state is None:
             question = encode_state_question([(TOPIC, self.queue)])
             link.ask(SOURCE_STATE, question, lambda code, payload: self._on_state(link, code, payload))
+        elif (
+            self.state.number
+            and self._in_flight == 0
+            and self.random.random() < PASS_SHARE
+            and not has_record(self.next)
+        ):
+            self._pass_over(link, self.state)
         elif not self.state.number or (not self.is_zombie and self.random.random() < ACCEPT_SHARE):
             self._accept(link, self.state.number)
         else:
@@ -103,6 +110,18 @@ class Copier(Client):
     def _accept(self, link: Link, replaces: int) -> None:
         source = ForeignSource(b"cluster-%d" % (replaces + 1), self.queue)
         asked = encode_accept(self.random.choice(self.durability), TOPIC, self.queue, source, 0, replaces, self.name)
+        link.ask(SOURCE_ACCEPT, asked, lambda code, payload: self._on_state(link, code, payload))
+
+    def _pass_over(self, link: Link, state: SourceState) -> None:
+        """Go on at a later offset of the same source, up to its next record."""
+        start = self.next + 1
+        while not has_record(start) and self.random.random() < 0.7:
+            start += 1
+        assert state.source is not None
+        asked = encode_accept(
+            self.random.choice(self.durability), TOPIC, self.queue, state.source, start, state.number, self.name,
+            self.next,
+        )  # fmt: skip
         link.ask(SOURCE_ACCEPT, asked, lambda code, payload: self._on_state(link, code, payload))
 
     def _on_state(self, link: Link, code: int, payload: bytes) -> None:

@@ -401,6 +401,14 @@ _COPIED = (
         "the view does not learn of a copied batch", "engine.log.write.copied",
         '        self._view.put(b"p" + key, state.encode())\n', "        pass\n",
     ),
+    Mutant(
+        "a copier that was overtaken passes over what another one copied", "engine.log.write.copied",
+        "        if next_offset is not None and state.next != next_offset:\n", "        if False:\n",
+    ),
+    Mutant(
+        "what is passed over is accepted before the last copied records are synced", "engine.ops.copied",
+        "        if next_offset is None:\n", "        if True:\n",
+    ),
 )  # fmt: skip
 
 MUTANTS = (*_LOG, *_DELIVERY, *_TIMERS, *_RETENTION, *_GROWTH, *_COPIED)

@@ -50,7 +50,7 @@ class CopiedQueues:
 
     def accept(
         self, topic_id: int, queue: int, source: ForeignSource, *, start: int, replaces: int, end: int, reason: str,
-        now_ms: int,
+        now_ms: int, next_offset: int | None = None,
     ) -> CopiedState:  # fmt: skip
         """Make it the queue's source, in place of the one with the number `replaces` (0: there is none).
 
@@ -59,8 +59,9 @@ class CopiedQueues:
         Args:
             start: the source's first offset to copy.
             end: the queue's end offset.
+            next_offset: the next offset that the queue must have; None: any.
         Raises:
-            SourceMovedError: the queue's source has another number. Nothing was changed.
+            SourceMovedError: the queue's source has another number, or another next offset. Nothing was changed.
             DiskFullError: there is no room. The source is not the queue's.
         """
         self._refusal.check()
@@ -71,6 +72,10 @@ class CopiedQueues:
             raise SourceMovedError(
                 f"topic={topic_id} queue={queue}: its source has number {state.number}, not {replaces}: ask for its "
                 "state again"
+            )
+        if next_offset is not None and state.next != next_offset:
+            raise SourceMovedError(
+                f"topic={topic_id} queue={queue}: its next offset is {state.next}, not {next_offset}: another copier goes on"
             )
         record = SourceRecord(replaces + 1, source, start, end, now_ms, reason)
         following = CopiedState(record.number, start, end)

@@ -1,6 +1,7 @@
 """Copiers over a Kafka cluster in memory and a real engine: what is stored, and what a copy stands still for."""
 
 import signal
+from contextlib import closing
 
 import pytest
 
@@ -12,15 +13,17 @@ from common.kafka.errors import ClusterUnreachable
 from common.kafka.records import Partition
 from common.placement import Placement, topic_hash
 from engine.client import copied
-from engine.client.admin import AdminClient
+from engine.client.admin import AdminClient, AdminError
 from engine.client.blocking import LeadingLink
+from engine.link.codes import SOURCE_MOVED
+from engine.link.copy import SourceState
 from engine.link.operations import READ
 from engine.link.proof import KAFKA_BRIDGE_ROLE
 from engine.link.read import ReadAnswer, ReadPosition, ReadQuestion
 from engine.link.record import read_record
 from kafka_bridge.copy_in.copier import CopyTools
 from kafka_bridge.copy_in.copies import InCopies
-from kafka_bridge.copy_in.engine_queues import EngineQueues
+from kafka_bridge.copy_in.engine_queues import PASSED_REASON, START_REASON, EngineQueues
 from kafka_bridge.source_identity import source_of
 from tests.e2e.test_engine_process import ADMIN_SECRET, KEY, EngineProcess
 from tests.services.memory_kafka import MemoryKafka, MemoryKafkaDriver
@@ -47,7 +50,7 @@ class CopyDesk:
             store,
             SystemClock(),
             lambda: self.groups or {"main": (self.engine.address,)},
-            lambda name, addresses: LeadingLink(addresses, KEY, KAFKA_BRIDGE_ROLE),
+            self.connect,
             lambda cluster: MemoryKafkaDriver(self.kafka),
         )
         view = ConfigView(store)
@@ -55,6 +58,10 @@ class CopyDesk:
             store.set_available(False)
         self.bridges.append(InCopies(view, tools))
         return self.bridges[-1]
+
+    @staticmethod
+    def connect(name: str, addresses) -> LeadingLink:
+        return LeadingLink(addresses, KEY, KAFKA_BRIDGE_ROLE)
 
     def link(self) -> AdminClient:
         return AdminClient(self.engine.address, ADMIN_SECRET)
@@ -92,6 +99,17 @@ class CopyDesk:
         with self.link() as link:
             (state,) = copied.states(link, [(self.topic, queue)])
             copied.accept(link, self.topic, queue, source, start=start, replaces=state.number, reason="a test")
+
+    def state(self, queue: int) -> SourceState:
+        with self.link() as link:
+            (found,) = copied.states(link, [(self.topic, queue)])
+        return found
+
+    def own_mark(self, value: bytes) -> tuple[str, bytes]:
+        """The header of a record of this value and key `k` that the reverse copy has made of the topic's message."""
+        with self.link() as link:
+            log_id = link.hello.log_id
+        return COPY_HEADER, CopyMark(log_id, self.state(0).topic_id, 0, 9, content_hash(b"k", value)).encode()
 
     def kafka_topic(self):
         return MemoryKafkaDriver(self.kafka).admin(None).topics([self.topic])[self.topic]
@@ -249,6 +267,36 @@ def test_records_that_kafka_deleted_before_they_were_copied_stop_the_copy(desk):
     desk.wait_for(0, FIRST + SECOND[10:])
 
 
+def test_what_kafka_deleted_after_it_was_read_and_had_nothing_to_copy_is_no_loss(desk, monkeypatch):
+    monkeypatch.setattr("kafka_bridge.copy_in.run.PASS_S", 0.05)
+    desk.kafka.add(desk.topic, 0, *FIRST)
+    first = desk.bridge()
+    desk.wait_for(0, FIRST)
+    desk.kafka.add(desk.topic, 0, b"own", headers=[desk.own_mark(b"own")])
+    until(lambda: first.all[0].skipped == 1, "the record that came from the topic itself")
+    desk.kafka.starts[Partition(desk.topic, 0)] = len(FIRST) + 1
+    until(lambda: desk.state(0).next == len(FIRST) + 1, "the position beyond what is deleted", 20.0)
+    first.close(5)
+    second = desk.bridge()
+    desk.kafka.add(desk.topic, 0, *SECOND)
+    desk.wait_for(0, FIRST + SECOND)
+    assert second.all[0].standstills == []
+    assert [each.reason for each in desk.state(0).sources] == [START_REASON, PASSED_REASON]
+
+
+def test_a_copier_that_was_overtaken_passes_over_nothing(desk, monkeypatch):
+    monkeypatch.setattr("kafka_bridge.copy_in.run.PASS_S", 0.05)
+    desk.kafka.add(desk.topic, 0, *FIRST)
+    with closing(EngineQueues(desk.topic, 1, {"main": (desk.engine.address,)}, desk.connect)) as queues:
+        bridge = desk.bridge()
+        desk.wait_for(0, FIRST)
+        bridge.close(5)
+        with pytest.raises(AdminError) as refused:
+            queues.pass_over("main", 0, source_of("memory", desk.kafka_topic(), 0), 1, 40, 45)
+        assert refused.value.code == SOURCE_MOVED
+    assert desk.state(0).next == len(FIRST)
+
+
 def test_an_end_below_what_was_copied_stops_the_copy_also_when_it_grows_again(desk):
     desk.kafka.add(desk.topic, 0, *FIRST)
     bridge = desk.bridge()
@@ -304,11 +352,9 @@ def test_an_entry_copies_into_a_topic_of_the_engine_but_not_what_came_from_it(en
     desk.kafka.add("mirrored", 0, b"before")
     bridge = desk.bridge()
     desk.wait_for(0, [b"before"])
-    with desk.link() as link:
-        (state,) = copied.states(link, [("mirrored", 0)])
-        mark = CopyMark(link.hello.log_id, state.topic_id, 0, 9, content_hash(b"k", b"own"))
-    desk.kafka.add("mirrored", 0, b"own", headers=[(COPY_HEADER, mark.encode())])
-    desk.kafka.add("mirrored", 0, b"changed", headers=[(COPY_HEADER, mark.encode())])
+    mark = desk.own_mark(b"own")
+    desk.kafka.add("mirrored", 0, b"own", headers=[mark])
+    desk.kafka.add("mirrored", 0, b"changed", headers=[mark])
     desk.wait_for(0, [b"before", b"changed"])
     assert bridge.all[0].skipped == 1
     desk.store.delete("copy_in", "mirrored", desk.store.get("copy_in", "mirrored").version)
