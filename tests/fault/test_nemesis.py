@@ -17,7 +17,7 @@ from tests.fault.nemesis.site import SYNCED_STREAMS
 from tests.services import require
 
 ROOT = Path(__file__).parents[2]
-MINUTES = float(os.environ.get("PENSTOCK_NEMESIS_MINUTES", "2"))
+MINUTES = float(os.environ.get("PENSTOCK_NEMESIS_MINUTES", "5"))
 SEED = os.environ.get("PENSTOCK_SEED", "1")
 REPLICAS = os.environ.get("PENSTOCK_REPLICAS", "2")
 INSIDE = ["unshare", "--mount", "--propagation", "private"]
