@@ -17,7 +17,8 @@ from common.config.store import ConfigStore
 from common.quoting import quoted, thing
 from migration.errors import PlanBusy, PlanRefused
 from migration.plan import MigrationPlan, parse_plan
-from migration.states import ENDED, PlanState
+from migration.recipes.course import ENDED
+from migration.states import PlanState
 
 KIND, TOPIC_KIND = "migration", "migration_topic"
 HISTORY_MAX = 100
@@ -62,7 +63,8 @@ class PlanEntry:
     def from_value(cls, name: str, value: dict[str, Any], version: int) -> "PlanEntry":
         """Raises PlanRefused: it is damaged or of another version."""
         try:
-            plan, state = parse_plan(value["text"], thing("plan", name)), PlanState.from_value(name, value["state"])
+            plan = parse_plan(value["text"], thing("plan", name))
+            state = PlanState.from_value(name, value["state"], plan.recipe)
             history = tuple(Happening(*each) for each in value["history"])
             rest = (value["since_ms"], value["operator"], value["operator_ms"])
         except (KeyError, TypeError, ValueError) as error:
@@ -97,7 +99,7 @@ class PlanStore:
     def add(self, plan: MigrationPlan) -> PlanEntry:
         """Store a new plan, or one in place of a plan that has not begun or has ended. Raises PlanRefused."""
         found = self._store.get(KIND, plan.name)
-        state = PlanState(plan.name)
+        state = PlanState(plan.name, recipe=plan.recipe)
         history: tuple[Happening, ...] = ()
         if found is not None:
             old = PlanEntry.from_value(plan.name, found.value, found.version)

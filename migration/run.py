@@ -14,12 +14,13 @@ from migration.entries import PlanEntry, PlanStore
 from migration.errors import PlanRefused
 from migration.facts import Facts, Rules
 from migration.plan import BUILT_RECIPES
-from migration.states import UNFENCE, Do, PlanState, Refuse, Wait, Write, begin, give_up
-from migration.sub_steps import decide, leaving, left_ends
+from migration.recipes.course import UNFENCE
+from migration.states import Do, PlanState, Refuse, Wait, Write, begin, give_up
+from migration.sub_steps.registry import SUB_STEPS, decide
+from migration.sub_steps.sub_step import leaving, left_ends
 
 LOOK_S = 0.1
 """Pause before the facts are asked for again."""
-WITH_POSITIONS = frozenset(("caught_up", "gates", "sent", "quiet", "drained", "soaked"))
 HOUR_MS = 3_600_000
 
 
@@ -104,7 +105,7 @@ class CourseRun:
 
     def _facts(self) -> Facts:
         state = self.entry.state
-        facts, now_s = self._world.facts(state.sub_step in WITH_POSITIONS), self._clock.monotonic_s()
+        facts, now_s = self._world.facts(SUB_STEPS[state.sub_step].asks_positions), self._clock.monotonic_s()
         still = {name: left_ends(state, each) for name, each in leaving(state, facts).items()}
         if still != self._still:
             self._still, self._still_since_s = still, now_s

@@ -1,4 +1,4 @@
-"""The state machine of a plan, design 0035: steps, courses between them, and the sub-steps of each course.
+"""The state machine of a plan, design 0035: the state, and how it moves through the courses of the plan's recipe.
 
     inventory → planned → copying → verified → fenced → cut → soaking → retired
 
@@ -6,66 +6,18 @@ A command begins a *course*: a row of sub-steps to another step. A sub-step look
 item, with a wait, or with nothing: then what it is for is so, and the next one begins. So a course may be left at any
 moment and resumed: what is done is found done. The state is written by compare-and-set before a sub-step begins.
 
-Pure: no sockets, files or clocks. `migration.sub_steps` has the sub-steps, `migration.run` performs the work.
+Pure: no sockets, files or clocks. `migration.recipes` has the courses, `migration.sub_steps` the sub-steps, and
+`migration.run` performs the work.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import Any, NamedTuple
 
 from migration.facts import Facts
-
-
-class PlanStep(StrEnum):
-    PLANNED = "planned"
-    COPYING = "copying"
-    VERIFIED = "verified"
-    FENCED = "fenced"
-    CUT = "cut"
-    SOAKING = "soaking"
-    RETIRED = "retired"
-    ABORTED = "aborted"
-
-
-ENDED = (PlanStep.RETIRED, PlanStep.ABORTED)
-
-
-class Course(NamedTuple):
-    """Attributes: sub_steps: in order; to: the step after the last one; undo: how to go back from there."""
-
-    begins: tuple[PlanStep, ...]
-    sub_steps: tuple[str, ...]
-    to: PlanStep
-    undo: str
-
-
-_FENCING = ("gates", "fence", "fenced_everywhere", "sent", "quiet", "drained")
-_CUTTABLE = (PlanStep.VERIFIED, PlanStep.FENCED)
-UNFENCE = "unfence"
-"""The course by which a command that cannot go on gives up: it lifts the fences. Its reason is in the state."""
-
-COURSES: Mapping[str, Course] = {
-    "start": Course((PlanStep.PLANNED,), ("mark", "entries", "copy_in", "applied"), PlanStep.COPYING, "abort"),
-    "verify": Course((PlanStep.COPYING, PlanStep.VERIFIED), ("caught_up",), PlanStep.VERIFIED, "abort"),
-    "fence": Course(_CUTTABLE, _FENCING, PlanStep.FENCED, "abort, or wait: it ends by itself"),
-    "cut": Course(_CUTTABLE, (*_FENCING, "switch", "followed"), PlanStep.CUT, "rollback"),
-    "soak": Course((PlanStep.CUT,), ("copy_out",), PlanStep.SOAKING, "rollback"),
-    "rollback": Course(
-        (PlanStep.VERIFIED, PlanStep.FENCED, PlanStep.CUT, PlanStep.SOAKING),
-        ("moved", "copy_out", *_FENCING, "switch", "followed", "no_copy_out", "lift"), PlanStep.COPYING,
-        "verify and cut again",
-    ),
-    "retire": Course(
-        (PlanStep.SOAKING,), ("soaked", "no_copy_out", "no_copy_in", "unmark"), PlanStep.RETIRED, "none: a new plan"
-    ),
-    "abort": Course(
-        (PlanStep.PLANNED, PlanStep.COPYING, *_CUTTABLE), ("not_moved", "lift", "no_copy_in", "unmark"), PlanStep.ABORTED,
-        "a new plan",
-    ),
-    UNFENCE: Course(tuple(PlanStep), ("lift",), PlanStep.VERIFIED, "fence again"),
-}  # fmt: skip
-COMMANDS = tuple(name for name in COURSES if name != UNFENCE)
+from migration.plan import MIRROR
+from migration.recipes.course import UNFENCE, Course, PlanStep
+from migration.recipes.registry import courses_of
 
 
 @dataclass(frozen=True)
@@ -77,6 +29,7 @@ class PlanState:
         ends: of the side that is left, by topic, as they were when the sends had ended.
         reason: why the last course was given up; empty: it was not.
         quits: the course that UNFENCE ends.
+        recipe: of the plan, which knows it: it is not stored with the state.
     """
 
     plan: str
@@ -87,6 +40,11 @@ class PlanState:
     ends: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     reason: str = ""
     quits: str = ""
+    recipe: str = MIRROR
+
+    def course_of(self, command: str) -> Course:
+        """The course of a command in the plan's recipe."""
+        return courses_of(self.recipe)[command]
 
     @property
     def fence_id(self) -> str:
@@ -104,11 +62,11 @@ class PlanState:
         }  # fmt: skip
 
     @classmethod
-    def from_value(cls, plan: str, value: Mapping[str, Any]) -> "PlanState":
+    def from_value(cls, plan: str, value: Mapping[str, Any], recipe: str = MIRROR) -> "PlanState":
         """Raises KeyError, ValueError: it is of another version."""
         return cls(
             plan, PlanStep(value["step"]), value["course"], value["sub_step"], value["attempt"],
-            {name: tuple(ends) for name, ends in value["ends"].items()}, value["reason"], value["quits"],
+            {name: tuple(ends) for name, ends in value["ends"].items()}, value["reason"], value["quits"], recipe,
         )  # fmt: skip
 
 
@@ -150,7 +108,7 @@ def begin(state: PlanState, command: str, facts: Facts) -> PlanState | Refuse:
     """
     if state.course == command:
         return state
-    course = COURSES[command]
+    course = state.course_of(command)
     has_moved = any(each.is_moved for each in facts.topics.values())
     if state.course and not (command == "abort" or (command == "rollback" and has_moved)):
         return Refuse(f"{state.course} is at work (sub-step {state.sub_step}): use resume, or abort")
@@ -166,7 +124,7 @@ def enter(state: PlanState, command: str) -> PlanState:
     """The state at the first sub-step of a course."""
     quits = state.course if command == UNFENCE else ""
     reason = state.reason if command == UNFENCE else ""
-    return replace(state, course=command, sub_step=COURSES[command].sub_steps[0], quits=quits, reason=reason)
+    return replace(state, course=command, sub_step=state.course_of(command).sub_steps[0], quits=quits, reason=reason)
 
 
 def give_up(state: PlanState, sentence: str) -> PlanState:
@@ -176,7 +134,7 @@ def give_up(state: PlanState, sentence: str) -> PlanState:
 
 def after(state: PlanState) -> PlanState:
     """The state after the present sub-step: at the next one, or at the course's end."""
-    course = COURSES[state.course]
+    course = state.course_of(state.course)
     at = course.sub_steps.index(state.sub_step) + 1
     if at < len(course.sub_steps):
         following = course.sub_steps[at]

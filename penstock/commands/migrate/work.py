@@ -23,7 +23,7 @@ from migration.facts import Facts
 from migration.plan import MigrationPlan
 from migration.positions import EnginePositions
 from migration.run import CourseRun
-from migration.sub_steps import GATES
+from migration.sub_steps.registry import GATES
 from migration.tails import CopyTails
 from penstock.commands import engines
 from penstock.commands.exits import UNAVAILABLE, Command, CommandError, code_for_contract

@@ -7,7 +7,8 @@ import pytest
 
 from common.config.definitions import TopicDefinition
 from migration.errors import PlanRefused
-from migration.states import COURSES, PlanStep
+from migration.recipes.course import PlanStep
+from migration.recipes.mirror import COURSES
 from tests.unit.migration.world import QUEUES, Crash, World
 
 WAY = ("start", "verify", "cut", "soak")

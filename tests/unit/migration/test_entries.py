@@ -8,7 +8,8 @@ from common.config.memory_store import MemoryConfigStore
 from migration.entries import KIND, PlanStore, marks, remove_mark, set_mark
 from migration.errors import PlanBusy, PlanRefused
 from migration.plan import parse_plan
-from migration.states import PlanState, PlanStep
+from migration.recipes.course import PlanStep
+from migration.states import PlanState
 
 PLAN = parse_plan("name: shop\nrecipe: mirror\ncluster: main\ntopics: [orders]\n", "plan")
 

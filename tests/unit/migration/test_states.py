@@ -4,11 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from migration.describe import TEXTS, rows, waits_for
+from migration.describe import rows, waits_for
 from migration.facts import IN_ENGINE, IN_KAFKA, Facts, Rules, TopicFacts
-from migration.plan import parse_plan
-from migration.states import COMMANDS, COURSES, UNFENCE, Do, PlanState, PlanStep, Refuse, Wait, Write, after, begin
-from migration.sub_steps import GUARDED, SUB_STEPS, decide
+from migration.plan import RECIPES, parse_plan
+from migration.recipes.course import COMMANDS, UNFENCE, PlanStep
+from migration.recipes.mirror import COURSES
+from migration.recipes.registry import RECIPE_COURSES
+from migration.states import Do, PlanState, Refuse, Wait, Write, after, begin
+from migration.sub_steps.registry import SUB_STEPS, decide
 
 RULES = Rules("shop", 10, 3_600_000)
 OWN = TopicFacts(mark="shop", home=IN_KAFKA, has_copy_in=True, kafka_ends=(5, 5), stable_ends=(5, 5), copied_in=(5, 5))
@@ -43,9 +46,16 @@ def test_while_a_command_is_at_work_only_it_and_the_way_back_may_begin():
     assert "topics have moved to the engine: use rollback first" in begin(state, "abort", moved).sentence
 
 
-def test_every_sub_step_of_a_course_is_known_and_told():
-    names = {name for course in COURSES.values() for name in course.sub_steps}
-    assert names == SUB_STEPS.keys() == TEXTS.keys() and names > GUARDED
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_recipe_has_a_course_per_command_and_every_sub_step_is_known(recipe):
+    courses = RECIPE_COURSES[recipe]
+    assert courses.keys() == {*COMMANDS, UNFENCE}
+    assert {name for course in courses.values() for name in course.sub_steps} <= SUB_STEPS.keys()
+
+
+def test_every_sub_step_is_of_a_course():
+    used = {name for courses in RECIPE_COURSES.values() for course in courses.values() for name in course.sub_steps}
+    assert used == SUB_STEPS.keys()
 
 
 def test_a_stored_state_is_read_as_it_was():
@@ -89,7 +99,7 @@ def test_a_source_that_was_replaced_is_refused_unless_it_is_accepted():
 
 
 def test_after_its_fence_a_course_is_given_up_as_soon_as_the_fence_is_gone():
-    for sub_step in GUARDED:
+    for sub_step in (name for name, each in SUB_STEPS.items() if each.is_guarded):
         given_up = decide(at("cut", sub_step, step=PlanStep.VERIFIED), facts(), RULES)
         assert given_up.state.course == UNFENCE and "the fence of orders has ended" in given_up.state.reason
 

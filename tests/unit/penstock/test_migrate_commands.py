@@ -10,7 +10,8 @@ from common.config import open_store
 from common.contract import Code
 from migration.entries import PlanStore, remove_mark, set_mark
 from migration.plan import parse_plan
-from migration.states import COMMANDS, COURSES
+from migration.recipes.course import COMMANDS
+from migration.recipes.mirror import COURSES
 from tests.unit.penstock.test_admin_commands import run  # noqa: F401
 from tests.unit.producer_proxy.journal.side import DualDesk
 

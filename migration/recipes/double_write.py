@@ -1,0 +1,6 @@
+"""Double write: producer proxies write to both sides. Not built yet: `start` is refused."""
+
+from migration.recipes import mirror
+from migration.recipes.course import Courses
+
+COURSES: Courses = mirror.COURSES

@@ -1,0 +1,26 @@
+"""Mirror: copiers fill the other side, in both directions."""
+
+from migration.recipes.course import CUTTABLE, UNFENCE, UNFENCING, Course, Courses, PlanStep
+
+_FENCING = ("gates", "fence", "fenced_everywhere", "sent", "quiet", "drained")
+
+COURSES: Courses = {
+    "start": Course((PlanStep.PLANNED,), ("mark", "entries", "copy_in", "applied"), PlanStep.COPYING, "abort"),
+    "verify": Course((PlanStep.COPYING, PlanStep.VERIFIED), ("caught_up",), PlanStep.VERIFIED, "abort"),
+    "fence": Course(CUTTABLE, _FENCING, PlanStep.FENCED, "abort, or wait: it ends by itself"),
+    "cut": Course(CUTTABLE, (*_FENCING, "switch", "followed"), PlanStep.CUT, "rollback"),
+    "soak": Course((PlanStep.CUT,), ("copy_out",), PlanStep.SOAKING, "rollback"),
+    "rollback": Course(
+        (PlanStep.VERIFIED, PlanStep.FENCED, PlanStep.CUT, PlanStep.SOAKING),
+        ("moved", "copy_out", *_FENCING, "switch", "followed", "no_copy_out", "lift"), PlanStep.COPYING,
+        "verify and cut again",
+    ),
+    "retire": Course(
+        (PlanStep.SOAKING,), ("soaked", "no_copy_out", "no_copy_in", "unmark"), PlanStep.RETIRED, "none: a new plan"
+    ),
+    "abort": Course(
+        (PlanStep.PLANNED, PlanStep.COPYING, *CUTTABLE), ("not_moved", "lift", "no_copy_in", "unmark"), PlanStep.ABORTED,
+        "a new plan",
+    ),
+    UNFENCE: UNFENCING,
+}  # fmt: skip

@@ -1,0 +1,77 @@
+"""Sub-steps of recipes whose copiers fill the other side."""
+
+from collections.abc import Mapping
+
+from migration.facts import Facts, Rules
+from migration.states import Answer, PlanState, Refuse, Wait
+from migration.sub_steps.fencing import growth
+from migration.sub_steps.sub_step import SHOWN_MAX, SubStep, leaving, shown
+
+LAG, BYPASS = "lag", "source"
+"""Gates that an operator may accept: the copy's lag, a doubtful source."""
+
+
+def _caught_up(state: PlanState, facts: Facts, rules: Rules) -> Answer:
+    if faults := _faults(facts, rules):
+        return Refuse(faults)
+    if LAG in rules.accepted or (waits := _lag(facts, rules)) is None:
+        return None
+    return Wait(waits)
+
+
+def _lag(facts: Facts, rules: Rules) -> str | None:
+    """Why the copy is not near enough; None: it is."""
+    if unknown := [name for name, each in facts.topics.items() if each.behind_in is None]:
+        return f"the copy of {shown(unknown)} has not begun: is a Kafka bridge running?"
+    total = sum(each.behind_in or 0 for each in facts.topics.values())
+    if total <= rules.lag_messages:
+        return None
+    worst = max(facts.topics, key=lambda name: facts.topics[name].behind_in or 0)
+    at = facts.topics[worst].behind_in
+    return f"the copy lacks {total:,} records, at most {rules.lag_messages:,} may be missing; {worst} lacks {at:,}"
+
+
+def _faults(facts: Facts, rules: Rules) -> str:
+    found = [f"{name}: {fault}" for name, each in facts.topics.items() for fault in each.faults]
+    return "" if BYPASS in rules.accepted else "; ".join(found[:SHOWN_MAX])
+
+
+def _gates(state: PlanState, facts: Facts, rules: Rules) -> Answer:
+    if faults := _faults(facts, rules):
+        return Refuse(faults)
+    if state.is_leaving_engine:
+        total = sum(each.behind_out or 0 for each in leaving(state, facts).values())
+        if total <= rules.lag_messages or LAG in rules.accepted:
+            return None
+        return Wait(f"the copy back lacks {total:,} messages, at most {rules.lag_messages:,} may be missing")
+    waits = None if LAG in rules.accepted else _lag(facts, rules)
+    return Refuse(waits) if waits else None
+
+
+def _drained(state: PlanState, facts: Facts, rules: Rules) -> Answer:
+    if grown := growth(state, facts):
+        return Refuse(grown)
+    for name, each in leaving(state, facts).items():
+        copied = each.copied_out if state.is_leaving_engine else each.copied_in
+        ends = state.ends.get(name, ())
+        if not ends or len(copied) != len(ends):
+            return Refuse(f"the position of the copy of {name} is not known")
+        left = [max(0, end - at) for at, end in zip(copied, ends, strict=True)]
+        if any(left):
+            return Wait(
+                f"the copy of {name} lacks {sum(left):,} records, most of them in queue {left.index(max(left))}"
+            )
+    return None
+
+
+SUB_STEPS: Mapping[str, SubStep] = {
+    "caught_up": SubStep(
+        _caught_up, "waits until the copies lack at most {lag:,} records", "as long as the copy takes", asks_positions=True
+    ),
+    "gates": SubStep(
+        _gates, "checks the copies: at most {lag:,} records behind, one source per queue", "at once", asks_positions=True
+    ),
+    "drained": SubStep(
+        _drained, "waits until the other side has every record", "seconds", is_guarded=True, asks_positions=True
+    ),
+}  # fmt: skip

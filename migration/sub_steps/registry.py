@@ -1,0 +1,33 @@
+"""All sub-steps by name, and the decision of the one that is at work."""
+
+from collections.abc import Mapping
+
+from migration.facts import Facts, Rules
+from migration.states import Decision, PlanState, Refuse, Write, after, give_up
+from migration.sub_steps import configuring, copying, fencing
+from migration.sub_steps.sub_step import SubStep, leaving, shown
+
+SUB_STEPS: Mapping[str, SubStep] = {**configuring.SUB_STEPS, **copying.SUB_STEPS, **fencing.SUB_STEPS}
+GATES = (copying.LAG, configuring.SOAK, configuring.LATE, copying.BYPASS)
+"""Gates that an operator may accept."""
+
+
+def decide(state: PlanState, facts: Facts, rules: Rules) -> Decision:
+    """The next thing to do for the plan's present course; None: no course is at work."""
+    if not state.course:
+        return None
+    sub_step = SUB_STEPS[state.sub_step]
+    if sub_step.is_guarded and (ended := _without_fence(state, facts)):
+        return Write(give_up(state, ended))
+    answer = sub_step.decide(state, facts, rules)
+    if answer is None:
+        return Write(after(state))
+    if isinstance(answer, Refuse):
+        return Write(give_up(state, answer.sentence))
+    return answer
+
+
+def _without_fence(state: PlanState, facts: Facts) -> str:
+    """Why the course cannot go on after its fence; empty: every topic that is still to switch has the fence."""
+    gone = [name for name, each in leaving(state, facts).items() if each.fence != state.fence_id]
+    return f"the fence of {shown(gone)} has ended before the cut: nothing was lost, begin again" if gone else ""
