@@ -24,6 +24,7 @@ from producer_proxy.admission.fences import Fences
 from producer_proxy.admission.lag import TopicLags
 from producer_proxy.buffer.buffering import Buffering
 from producer_proxy.hot.native import Front, HotConnection
+from producer_proxy.journal.copied import CopiedReport
 from producer_proxy.journal.journaling import Journaling
 from producer_proxy.requests.grouped import GroupedRequests
 from producer_proxy.send.results import RETRY_AFTER_MS, SENTENCES
@@ -67,11 +68,12 @@ class ProducerProxy:
         self.buffer = self.buffering.over(view, self._on_backlog, self._on_suspicion)
         self.admission = self._make_admission()
         engine_topics = EngineTopics(view, brokers, self._known, self.buffer, self.admission.fit)
-        self.journaling = (journaling or Journaling(None, self._clock.now_ms)).over(view)
+        self.journaling = (journaling or Journaling(None, self._clock.now_ms)).over(
+            view, store, view.own_report.process
+        )
         self.targets = Targets(EngineTarget(brokers, engine_topics), targets, kafka, self.journaling)
         self.topics = Topics(view, self.targets, Fences(view, store, time.monotonic))
-        self._sent = SentReport(lambda: self.targets.marking, lambda: view.version["topic"], view.own_report.repeat)
-        view.own_report.add(self._sent.numbers)
+        self._make_reports()
         self._follow_groups()
         self._principals = Principals(view, self._clock)
         self.requests = GroupedRequests(brokers, self._clock)
@@ -94,6 +96,18 @@ class ProducerProxy:
             prefix_check=self._principals.prefix_verifies,
             make_connection=None if self.front is None else self._hot_connection,
         )
+
+    def _make_reports(self) -> None:
+        """Numbers that the process's report has beside its version of the configuration."""
+        view, report = self._view, self._view.own_report
+
+        def version() -> int:
+            return view.version["topic"]
+
+        self._sent = SentReport(lambda: self.targets.marking, version, report.repeat)
+        self._copied = CopiedReport(self.journaling, self._sent.numbers, view.topic, version, report.repeat)
+        report.add(self._sent.numbers)
+        report.add(self._copied.numbers)
 
     def _make_admission(self) -> SendAdmission:
         queries = EngineQueries(self.brokers, self._known)
@@ -139,6 +153,7 @@ class ProducerProxy:
             takes_replies = "reply" not in self.admission.settings.features_off
             self.front.follow(self._view.generation, self.admission.own, takes_replies)
         self._sent.follow()  # last: from here on nothing is sent by the configuration of before
+        self._copied.follow()
 
     def _on_lag(self, topic: str) -> None:
         """Called when the topic's lag breaker has opened or closed."""
@@ -193,6 +208,7 @@ class ProducerProxy:
         gevent.sleep(0.05)  # time for the last answers, and for SHUTTING_DOWN to clients that call once more
         self._ticking.stop()
         self._sent.close()
+        self._copied.close()
         self.requests.close()
         self.server.close()
         self.buffering.stop()

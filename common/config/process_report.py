@@ -17,18 +17,26 @@ class ProcessReport:
 
     def __init__(self, store: ConfigStore, process: str | None, version: Callable[[], ConfigVersion]) -> None:
         self._store, self._process, self._version = store, process, version
-        self._more: Callable[[], ConfigVersion] = dict
+        self._more: list[Callable[[], ConfigVersion]] = []
         self._writing = threading.Lock()
 
     def add(self, more: Callable[[], ConfigVersion]) -> None:
         """Add these numbers to every report; their names are no kinds."""
-        self._more = more
+        self._more.append(more)
+
+    @property
+    def process(self) -> str:
+        """The name of the process in reports; empty: it is not reported."""
+        return self._process or ""
 
     def write(self) -> None:
         """Raises StoreUnavailable."""
         if self._process:
             with self._writing:  # an older version must not come after a newer one
-                self._store.report_applied(self._process, {**self._version(), **self._more()})
+                numbers = self._version()
+                for more in self._more:
+                    numbers = numbers | more()
+                self._store.report_applied(self._process, numbers)
 
     def repeat(self) -> None:
         """Write it again after a change of the added numbers. Without the store, its return brings the next report."""

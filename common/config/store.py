@@ -16,6 +16,11 @@ GENERATION = "generation"
 SENT = "sent"
 """In a producer proxy's report, beside the kinds: the topics' number such that every send that began before it has its
 outcome."""
+COPIED = "copied"
+"""In a producer proxy's report, too: the topics' number such that everything that was sent before it, to topics that it
+fences, is on both of their sides."""
+JOURNAL = "journal"
+"""In a producer proxy's report, too: 1 while its repair journal takes intents."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,7 @@ KINDS: Mapping[str, EntryKind] = {
     "engine": EntryKind(1, followed=False),  # see engine_records.py
     "migration": EntryKind(4, followed=False),  # plans and their states
     "migration_topic": EntryKind(16, followed=False),  # the plan of a topic: at most one
+    "journal": EntryKind(4, followed=False),  # repair journals of dual writes, and what they hold
     "audit": EntryKind(64, followed=False, bucket_entries_max=500),
 }
 FOLLOWED = tuple(name for name, kind in KINDS.items() if kind.followed)

@@ -44,6 +44,10 @@ class OrderingKeys:
         """Topics with a backlog."""
         return self._counts.keys()
 
+    def count_of(self, topic: str) -> int:
+        """Number of the topic's entries."""
+        return sum(self._counts.get(topic, {}).values())
+
     def become(self, counted: "OrderingKeys") -> None:
         """Take over a new count. A key that has entries in both counts stays diverted throughout."""
         before, self._counts = self._counts, counted._counts

@@ -5,7 +5,7 @@ already. So the order of numbers is that of positions, and a million entries tak
 """
 
 from collections.abc import Callable, Collection, Iterable
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, nsmallest
 from typing import NamedTuple
 
 from producer_proxy.buffer.entry import BufferEntry
@@ -48,6 +48,14 @@ class RepairBacklog:
     def holds(self, topic: str, key: bytes | None) -> bool:
         """Whether a message of this key must wait for earlier ones."""
         return self.ordering_keys.holds(topic, key)
+
+    def count_of(self, topic: str) -> int:
+        """Number of the topic's entries."""
+        return self.ordering_keys.count_of(topic)
+
+    def first(self, topic: str, count_max: int) -> list[WaitingRepair]:
+        """The topic's first entries that wait. Reads all of them."""
+        return [_unpacked(number) for number in nsmallest(count_max, self._numbers.get(topic, ()))]
 
     def divert(self, entry: BufferEntry, repair: WaitingRepair) -> None:
         """Add an entry; its key is diverted until it has left. Its message is not looked at."""

@@ -67,6 +67,7 @@ class SecondaryCopies(Copies):
     def __init__(self, sides: Sides, intents: Intents, backlog: RepairBacklog, repairer: Repairer) -> None:
         self.sides, self._intents, self._backlog, self.repairer = sides, intents, backlog, repairer
         self._waiting: deque[AnsweredBatch] = deque()
+        self._copying: list[Copy] = []
         self.waiting_bytes = self.copied = 0
         self._wake = Event()
         self._is_stopping, self._is_busy = False, False
@@ -81,6 +82,10 @@ class SecondaryCopies(Copies):
     @property
     def idle(self) -> bool:
         return not self._waiting and not self._is_busy
+
+    def held(self) -> set[str]:
+        waiting = {each.destination.name for batch in self._waiting for each in batch.messages}
+        return waiting | {each.message.destination.name for each in self._copying}
 
     def health(self) -> bool | str:
         """For /readyz: a note when the secondary lacks messages."""
@@ -137,6 +142,7 @@ class SecondaryCopies(Copies):
     def _copy(self) -> None:
         """Give the next batches to the secondary, and wait for its answer."""
         copies, durability = self._next_copies()
+        self._copying = copies
         secondary, is_sent = self.sides.secondary, False
         try:
             queues = {each.message.destination.name: each.message.destination.queues for each in copies}
@@ -162,6 +168,8 @@ class SecondaryCopies(Copies):
             raise
         else:
             self._settle(copies, outcomes)
+        finally:
+            self._copying = []
 
     def _settle(self, copies: list[Copy], outcomes: Sequence[ToldOutcome]) -> None:
         if {each[0] for each in outcomes} <= THERE:

@@ -5,13 +5,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from common.ids import show_id
-from common.wire.names import find_names
 from producer_proxy.buffer.blocks import Block
 from producer_proxy.buffer.disk import dead
 from producer_proxy.buffer.disk.segment import bases
 from producer_proxy.buffer.entry import BufferEntry, EntryError, decode
 from producer_proxy.journal import missed
+from producer_proxy.journal.contents import shown_id
 from producer_proxy.journal.missed import COMPARED_NAME, MissedRange
 from producer_proxy.journal.segment import JournalSegment
 
@@ -73,14 +72,14 @@ def divergence(directory: Path, now_ms: int | None = None, underway_ms: int = UN
         if entry is None:
             damaged += 1
         elif entry.accepted_at_ms <= before_ms:
-            found.setdefault((entry.topic, queue), []).append(_shown(entry))
+            found.setdefault((entry.topic, queue), []).append(shown_id(entry))
     queues = tuple(
         DivergentQueue(topic, queue, tuple(ids))
         for (topic, queue), ids in sorted(
             found.items(), key=lambda each: (each[0][0], -1 if each[0][1] is None else each[0][1])
         )
     )
-    refused = tuple(RefusedCopy(each.entry.topic, _shown(each.entry), each.reason) for each in dead.read(directory))
+    refused = tuple(RefusedCopy(each.entry.topic, shown_id(each.entry), each.reason) for each in dead.read(directory))
     return Divergence(queues, refused, tuple(missed.read(directory / "missed")[1]), damaged)
 
 
@@ -116,10 +115,3 @@ def _decoded(payload: bytes) -> BufferEntry | None:
         return decode(payload)
     except EntryError:
         return None
-
-
-def _shown(entry: BufferEntry) -> str:
-    if entry.assigned_id is not None:
-        return show_id(entry.assigned_id)
-    own = find_names(entry.message)[0]
-    return "" if own is None else own.decode("utf-8", "replace")

@@ -72,6 +72,9 @@ class MissedCopies(Copies):
     def objection(self, topic: str) -> str | None:
         return None
 
+    def held(self) -> set[str]:
+        return set()
+
     @property
     def idle(self) -> bool:
         return True

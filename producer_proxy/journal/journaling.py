@@ -2,20 +2,27 @@
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import gevent
 
 from common.config.definitions import TopicDefinition
+from common.config.errors import ConfigError
+from common.config.store import ConfigStore
+from common.contract import Code
 from common.limited_log import LimitedLog
 from common.readiness import Note
+from producer_proxy.buffer.disk.threads import in_thread
 from producer_proxy.buffer.entry import BufferEntry
+from producer_proxy.journal import contents
 from producer_proxy.journal.backlog import RepairBacklog, WaitingRepair
 from producer_proxy.journal.copying import SecondaryCopies
 from producer_proxy.journal.intending import Intents, MissedCopies
 from producer_proxy.journal.journal import RepairJournal
+from producer_proxy.journal.registration import JournalRegistration
 from producer_proxy.journal.repair import Repairer
 from producer_proxy.journal.sides import Sides
-from producer_proxy.targets.base import SendTarget
+from producer_proxy.targets.base import ResolveError, SendTarget
 from producer_proxy.targets.dual import DualTarget
 from producer_proxy.targets.topics import Targets, TopicView
 
@@ -50,11 +57,29 @@ class Journaling:
         self._view: TopicView | None = None
         self._targets: Targets | None = None
         self._looking: gevent.Greenlet | None = None
+        self._registration: JournalRegistration | None = None
+        self._refused: tuple[int, dict[str, int]] = (0, {})
 
-    def over(self, view: TopicView) -> "Journaling":
-        """Use this configuration."""
+    def over(self, view: TopicView, store: ConfigStore | None = None, process: str = "") -> "Journaling":
+        """Use this configuration.
+
+        Args:
+            store: has an entry of the journal from its first use on; None: none is made.
+            process: name under which the proxy reports.
+        """
         self._view = view
+        if store is not None and self.journal is not None:
+            self._registration = JournalRegistration(store, process, self.journal.directory)
         return self
+
+    @property
+    def has_journal(self) -> bool:
+        return self.journal is not None
+
+    def held(self) -> set[str]:
+        """Topics with messages without an outcome, or that their secondary does not have yet."""
+        found = set(self.backlog.ordering_keys.topics())
+        return found.union(*(each.target.held() for each in self.pairs.values()))
 
     def start(self, targets: Targets) -> None:
         """Begin to repair what an earlier process has left."""
@@ -64,7 +89,8 @@ class Journaling:
         for position, entry, queue in self.journal.found:
             self.backlog.divert(entry, WaitingRepair(position, queue, True))
         self.journal.found = []
-        if self.backlog.count or self.intents.ranges.all:
+        is_registered = self._registration is not None and self._registration.may_exist
+        if self.backlog.count or self.intents.ranges.all or is_registered:
             self._look_from_now_on()
 
     def of(self, topic: TopicDefinition, primary: SendTarget, secondary: SendTarget) -> SendTarget:
@@ -97,16 +123,51 @@ class Journaling:
         if self._looking is not None:
             self._looking.kill()
         gevent.joinall([gevent.spawn(each.copies.stop) for each in self.pairs.values() if each.copies])
+        if self._registration is not None:
+            self._tell(is_last=True)
         if self.journal is not None:
             self.journal.close()
 
     def _pair(self, sides: Sides) -> DualPair:
         if self.journal is None:
             return DualPair(DualTarget(sides.primary, sides.secondary, MissedCopies(self.intents)), None)
+        self._register()
         repairer = Repairer(sides, self.journal, self.backlog, self._now_ms)
         copies = SecondaryCopies(sides, self.intents, self.backlog, repairer)
         self._look_from_now_on()
         return DualPair(DualTarget(sides.primary, sides.secondary, copies), copies)
+
+    def _register(self) -> None:
+        """Raises ResolveError: a journal that the configuration does not have could be overlooked."""
+        try:
+            if self._registration is not None:
+                self._registration.make()
+        except (ConfigError, OSError) as error:
+            sentence = f"the repair journal cannot be entered into the configuration: {error}; nothing was stored"
+            raise ResolveError(Code.UNAVAILABLE, sentence) from error
+
+    def _tell(self, is_last: bool = False) -> None:
+        """Write what the journal holds into its entry. An orderly end with nothing in it deletes the entry."""
+        assert self.journal is not None and self._registration is not None
+        directory = self.journal.directory
+        told: dict[str, Any] = {}
+        try:
+            if self.backlog.count:
+                told["topics"] = contents.waiting(directory, self.backlog, in_thread)
+            if ranges := self.intents.ranges.all:
+                told["ranges"] = contents.told_ranges(ranges)
+            if count := self.journal.dead.count:
+                if count != self._refused[0]:
+                    self._refused = count, in_thread(contents.refused, directory)
+                told["refused"] = self._refused[1]
+            if self.intents.fault:
+                told["fault"] = self.intents.fault
+            if is_last and not told:
+                self._registration.end()
+            else:
+                self._registration.tell(told)
+        except (ConfigError, OSError) as error:
+            limited.warning("journal=%s: its entry in the configuration cannot be written: %s", directory, error)
 
     def _look_from_now_on(self) -> None:
         if self._looking is None:
@@ -119,6 +180,10 @@ class Journaling:
                 self.intents.ranges.take_compared()
                 for topic in list(self.backlog.topics):
                     self._look_at(topic)
+                if self._registration is not None:
+                    self._tell()
+            except ResolveError as error:
+                limited.warning("journal: %s", error)
             except Exception:
                 limited.exception("journal: internal error")
             gevent.sleep(LOOK_S)

@@ -4,6 +4,7 @@ See docs/dual-write.md. Nothing here waits for the secondary: copies go there af
 primary's outcomes, and the repair journal keeps what it lacks.
 """
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -43,6 +44,9 @@ class Copies(Protocol):
     def objection(self, topic: str) -> str | None:
         """Why the secondary cannot take this topic at all, as far as it is known; None: it can."""
 
+    def held(self) -> set[str]:
+        """Topics with messages that are on their way to the secondary, without those of the backlog."""
+
     @property
     def idle(self) -> bool: ...
 
@@ -57,7 +61,8 @@ class DualTarget(SendTarget):
     def __init__(self, primary: SendTarget, secondary: SendTarget, copies: Copies) -> None:
         self._primary, self.secondary, self._copies = primary, secondary, copies
         self.name = f"{primary.name} and {secondary.name}"
-        self._open = 0
+        self._open: dict[int, Sequence[MessageSlice]] = {}
+        self._numbers = itertools.count()
 
     @property
     def primary(self) -> SendTarget:
@@ -103,14 +108,15 @@ class DualTarget(SendTarget):
 
     def submit(self, durability: int, messages: Sequence[MessageSlice], on_outcomes: OnOutcomes) -> bool:
         intents = self._copies.intend(messages)
-        self._open += 1
+        number = next(self._numbers)
+        self._open[number] = messages
 
         def on_primary(outcomes: Sequence[ToldOutcome]) -> None:
-            self._open -= 1
             try:
                 on_outcomes(outcomes)
             finally:
                 self._copies.answered(intents, messages, outcomes, durability)
+                del self._open[number]
 
         return self._primary.submit(durability, _at_primary(messages), on_primary)
 
@@ -118,6 +124,10 @@ class DualTarget(SendTarget):
         self, messages: Sequence[MessageSlice], shown_ids: Sequence[str], deadline_s: float
     ) -> list[Outcome]:
         return self._primary.first_copies(_at_primary(messages), shown_ids, deadline_s)
+
+    def held(self) -> set[str]:
+        """Topics with messages without an outcome, or on their way to the secondary; the backlog's are not among them."""
+        return self._copies.held() | {each.destination.name for batch in self._open.values() for each in batch}
 
     @property
     def up(self) -> bool:

@@ -1,0 +1,167 @@
+"""The journal's entry in the configuration, and the report that nothing of fenced topics is on one side only."""
+
+from dataclasses import replace
+
+import gevent
+import pytest
+
+from common.config.definitions import Fence, TopicDefinition
+from common.config.errors import StoreUnavailable
+from common.config.store import COPIED, JOURNAL, SENT
+from common.contract import Code, Message
+from producer_proxy.journal import journaling as journaling_module
+from producer_proxy.journal.contents import IDS_MAX
+from producer_proxy.journal.copied import CopiedReport
+from producer_proxy.targets.base import ResolveError
+from tests.services.fake_broker import wait_until
+from tests.unit.producer_proxy.journal.side import DualDesk
+
+PROCESS = "producer_proxy@127.0.0.1:1/desk"
+
+
+class RegisteredDesk(DualDesk):
+    """A desk whose journal is entered into the configuration."""
+
+    def start(self) -> None:
+        super().start()
+        self.journaling.over(self.view, self.config, PROCESS)
+        self.journaling.start(self.targets)  # once more, since it knows the configuration now
+
+    def entries(self):
+        return [found.value for _, found in self.config.entries("journal")]
+
+    def told(self, topic="t"):
+        (entry,) = self.entries()
+        return entry.get("topics", {}).get(topic)
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch):
+    monkeypatch.setattr(journaling_module, "LOOK_S", 0.01)
+    return RegisteredDesk(tmp_path)
+
+
+def test_a_journal_is_in_the_configuration_from_its_first_use_until_an_orderly_end_with_nothing_in_it(desk):
+    assert desk.entries() == []
+    desk.send(1)
+    assert [each["process"] for each in desk.entries()] == [PROCESS]
+    wait_until(lambda: desk.is_even)
+    desk.stop()
+    assert desk.entries() == []
+
+
+def test_the_entry_of_a_killed_proxy_stays_and_its_next_start_takes_it_over(desk):
+    desk.send(1)
+    desk.kill()
+    (before,) = [name for name, _ in desk.config.entries("journal")]
+    desk.start()
+    wait_until(lambda: desk.entries()[0]["process"] == PROCESS)
+    assert [name for name, _ in desk.config.entries("journal")] == [before]
+    desk.stop()
+
+
+def test_ids_that_wait_are_told_by_topic_with_their_number_and_outlive_an_orderly_end(desk):
+    desk.secondary.code = Code.UNAVAILABLE
+    names = desk.send(IDS_MAX + 5)
+    desk.send(1, topic="u")
+    wait_until(lambda: (desk.told() or {}).get("messages") == len(names) and len(desk.told()["ids"]) == IDS_MAX)
+    assert [shown for _, shown in desk.told()["ids"]] == names[:IDS_MAX]
+    assert {queue for queue, _ in desk.told()["ids"]} <= {0, 1, 2, 3}
+    wait_until(lambda: desk.told("u") is not None)
+    desk.stop()
+    assert desk.told()["messages"] == len(names), "it stopped in order with messages in its journal"
+    desk.start()
+    desk.secondary.code = None
+    wait_until(lambda: desk.told() is None)
+    desk.stop()
+    assert desk.entries() == []
+
+
+def test_without_the_configuration_the_first_message_is_refused_and_nothing_is_stored(desk, monkeypatch):
+    def away(*_):
+        raise StoreUnavailable("configuration: not available")
+
+    monkeypatch.setattr(desk.config, "put", away)
+    with pytest.raises(ResolveError, match=r"the repair journal cannot be entered into the configuration: .*nothing"):
+        desk.submit(Message(topic="t", id="a"))
+    assert desk.primary.stored == {}
+    monkeypatch.undo()
+    desk.send(1)
+    wait_until(lambda: desk.is_even)
+    desk.stop()
+
+
+class Reported:
+    """A CopiedReport over a desk."""
+
+    def __init__(self, desk) -> None:
+        self.desk, self.sent, self.repeats = desk, 0, 0
+        self.report = CopiedReport(
+            desk.journaling, lambda: {SENT: self.sent}, desk.view.topic, lambda: desk.view.version["topic"], self.repeat
+        )
+
+    def repeat(self) -> None:
+        self.repeats += 1
+
+    def follow(self) -> int:
+        """The version that is to be reported."""
+        self.report.follow()
+        return self.desk.view.version["topic"]
+
+    @property
+    def copied(self):
+        return self.report.numbers()[COPIED]
+
+
+def set_fence(desk, topic, fence):
+    found = desk.config.get("topic", topic)
+    definition = replace(TopicDefinition.from_value(topic, found.value), fence=fence)
+    desk.config.put("topic", topic, definition.to_value(), found.version)
+    wait_until(lambda: desk.view.topic(topic).fence == fence)
+
+
+def test_a_version_is_reported_as_copied_once_sends_have_ended_and_nothing_of_fenced_topics_waits(desk):
+    reported = Reported(desk)
+    desk.secondary.code = Code.UNAVAILABLE
+    desk.send(3)
+    set_fence(desk, "t", Fence("shop", "shop.1", 5_000))
+    wanted = reported.follow()
+    reported.sent = wanted
+    gevent.sleep(0.1)
+    assert reported.copied < wanted, "messages of a fenced topic wait"
+    desk.secondary.code = None
+    wait_until(lambda: reported.copied == wanted and reported.repeats == 1)
+    assert reported.report.numbers()[JOURNAL] == 1
+    desk.stop()
+
+
+@pytest.mark.parametrize("side", ["primary", "secondary"])
+def test_a_message_that_a_side_has_not_answered_holds_the_report(desk, side):
+    reported = Reported(desk)
+    getattr(desk, side).is_hanging = True
+    desk.send(1)
+    set_fence(desk, "t", Fence("shop", "shop.1", 5_000))
+    wanted = reported.sent = reported.follow()
+    gevent.sleep(0.1)
+    assert reported.copied < wanted
+    getattr(desk, side).release()
+    wait_until(lambda: reported.copied == wanted)
+    desk.stop()
+
+
+def test_what_waits_of_a_topic_without_a_fence_does_not_hold_the_report(desk):
+    reported = Reported(desk)
+    desk.secondary.code = Code.UNAVAILABLE
+    desk.send(3, topic="u")
+    set_fence(desk, "t", Fence("shop", "shop.1", 5_000))
+    assert reported.follow() > reported.copied == 0
+    reported.sent = desk.view.version["topic"]
+    wait_until(lambda: reported.copied == reported.sent)
+    desk.secondary.code = None
+    desk.stop()
+
+
+def test_a_proxy_without_a_journal_says_so(tmp_path):
+    desk = DualDesk(tmp_path, has_journal=False)
+    assert Reported(desk).report.numbers()[JOURNAL] == 0
+    desk.stop()
