@@ -11,21 +11,22 @@ from typing import Protocol
 from common.admin.administrator import Administrator
 from common.config.applying import laggards
 from common.config.definitions import CopyDefinition, CopyInDefinition, CopyOutDefinition, CutRecord, TopicDefinition
+from common.config.definitions.copies import copy_in_claim
 from common.config.errors import VersionConflict
 from common.config.store import SENT, ConfigStore
-from common.config.text_values import KAFKA_HOME
+from common.config.text_values import ENGINE_HOME, KAFKA_HOME
 from common.kafka.base import ClusterAdmin
 from common.kafka.records import Partition
 from engine.link.copy import SourceState
 from migration import effects
 from migration.entries import marks
 from migration.facts import IN_ENGINE, IN_KAFKA, MISSING, Facts, TopicFacts
-from migration.plan import MigrationPlan
+from migration.journals import PRODUCERS, journal_facts
+from migration.plan import DOUBLE_WRITE, MigrationPlan
 from migration.positions import CopiedTopic, KafkaEnds, kafka_ends, source_faults
 from migration.states import Do, PlanState
 from migration.tails import CopyTails, EnginePlace
 
-PRODUCERS = "producer_proxy@"
 REVERSE_GROUP = "penstock.copy."
 """Prefix of the Kafka group whose committed offsets are the positions of a plan's reverse copy, design 0035."""
 
@@ -36,6 +37,8 @@ class EngineSide(Protocol):
     def copied(self, topics: Sequence[CopiedTopic]) -> dict[str, list[SourceState]]: ...
 
     def ends(self, topic: CopiedTopic) -> dict[int, int]: ...
+
+    def rebase(self, topic: CopiedTopic, ends: Sequence[int], reason: str) -> None: ...
 
     def places(self, topic: CopiedTopic, rows: Sequence[SourceState]) -> dict[Partition, EnginePlace]: ...
 
@@ -60,17 +63,25 @@ class Deployment:
     def _store(self) -> ConfigStore:
         return self._admin.store
 
-    def facts(self, with_positions: bool) -> Facts:
-        """The facts, as of one time or later. `with_positions` asks Kafka and the engine too."""
+    def facts(self, with_positions: bool, with_claims: bool = False) -> Facts:
+        """The facts, as of one time or later.
+
+        Args:
+            with_positions: ask Kafka and the engine, too.
+            with_claims: ask what bridges copy.
+        """
         store, names = self._store, self._plan.topic_names
         version = store.version()  # before the entries: who has applied it has applied what is read here
         held = marks(store, names)
         topics = {name: self._configured(name, held.get(name, "")) for name in names}
         if with_positions:
             topics = self._with_positions(topics)
+        if with_claims:
+            topics = {name: replace(each, is_being_copied=self._is_being_copied(name)) for name, each in topics.items()}
         cut_ms = max(each.cut_ms for each in topics.values())
         soaked_ms = max(0, self._admin.clock.now_ms() - cut_ms) if cut_ms else 0
-        return Facts(topics, tuple(laggards(store, version)), unsent(store, version), soaked_ms=soaked_ms)
+        journals = journal_facts(store, names, version)._asdict()
+        return Facts(topics, tuple(laggards(store, version)), unsent(store, version), soaked_ms=soaked_ms, **journals)
 
     def _configured(self, name: str, mark: str) -> TopicFacts:
         definition, plan = self._definition(name), self._plan
@@ -78,12 +89,16 @@ class Deployment:
         if definition is not None:
             home, cut = IN_KAFKA if definition.home == KAFKA_HOME + plan.cluster else IN_ENGINE, definition.cut
         fence = definition.fence if definition is not None else None
+        secondary = MISSING
+        if definition is not None and definition.secondary:
+            secondary = IN_ENGINE if definition.secondary == ENGINE_HOME else IN_KAFKA
         return TopicFacts(
-            mark=mark, home=home,
+            mark=mark, home=home, secondary=secondary,
             is_moved=home == IN_ENGINE and mark == plan.name and cut is not None and cut.plan == plan.name,
             fence=fence.id if fence is not None and fence.plan == plan.name else "",
             has_copy_in=self._has_copy(CopyInDefinition, name), has_copy_out=self._has_copy(CopyOutDefinition, name),
             cut_ms=cut.at_ms if cut is not None else 0, cut_firsts=cut.engine_firsts if cut is not None else (),
+            kafka_firsts=cut.kafka_ends if cut is not None else (),
         )  # fmt: skip
 
     def _definition(self, name: str) -> TopicDefinition | None:
@@ -94,13 +109,22 @@ class Deployment:
         found = self._store.get(kind.kind, name)
         return found is not None and found.value.get("plan") == self._plan.name
 
+    def _is_being_copied(self, name: str) -> bool:
+        """Whether a bridge has the claim of the copy from Kafka."""
+        claim = copy_in_claim(self._plan.cluster, name, name)
+        if not self._store.claim(claim):
+            return True
+        self._store.release(claim)
+        return False
+
     def _with_positions(self, topics: Mapping[str, TopicFacts]) -> dict[str, TopicFacts]:
         definitions = {name: each for name in topics if (each := self._definition(name)) is not None}
         asked = {name: CopiedTopic(name, each.made_ms, each.queues) for name, each in definitions.items()}
         kafka = kafka_ends(self._kafka(), {name: each.queues for name, each in asked.items()})
         returned = self._kafka().group_offsets(REVERSE_GROUP + self._plan.name) if any_out(topics) else {}
         found, copied = dict(topics), self._engine.copied(list(asked.values()))
-        positions = self._passed(asked, copied, kafka)
+        copies = {name: rows for name, rows in copied.items() if not topics[name].secondary}
+        positions = _positions(copied) | self._passed(asked, copies, kafka)
         for name, topic in asked.items():
             rows = copied[name]
             known = bool(rows) and all(each.number for each in rows)
@@ -109,7 +133,10 @@ class Deployment:
                 copied_in=tuple(positions[Partition(name, n)] for n in range(topic.queues)) if known else (), faults=source_faults(rows),
                 copied_ends=tuple(each.end for each in rows),
             )  # fmt: skip
-            if topics[name].is_moved:
+            if self._plan.recipe == DOUBLE_WRITE:
+                held = self._engine.ends(topic)
+                found[name] = replace(found[name], engine_ends=tuple(held.get(n, 0) for n in range(topic.queues)))
+            elif topics[name].is_moved:
                 firsts = (definitions[name].cut or _no_cut(name)).engine_firsts
                 held = self._engine.ends(topic)
                 out = {each.number: at for each, at in returned.items() if each.topic == name}
@@ -123,9 +150,7 @@ class Deployment:
         self, asked: Mapping[str, CopiedTopic], copied: Mapping[str, Sequence[SourceState]], kafka: KafkaEnds
     ) -> dict[Partition, int]:
         """The positions of the copies, moved over what holds nothing to copy."""
-        positions = {
-            Partition(name, queue): each.next for name, rows in copied.items() for queue, each in enumerate(rows)
-        }
+        positions = _positions(copied)
         if self._tails is None:
             return positions
         places = {
@@ -167,15 +192,37 @@ class Deployment:
                 effects.lift_fences(admin, plan, names)
             case "switch":
                 effects.switch(admin, plan, names, state, self._cut_places(names, state), self._kafka())
+            case "pair":
+                effects.pair(admin, plan, names, state, self._cut_places(names, state), self._kafka())
+            case "unpair":
+                effects.unpair(admin, plan, names)
+            case "rebase":
+                self._rebase(names, state)
             case other:
                 raise AssertionError(f"no work item is called {other}")
 
     def _cut_places(self, names: tuple[str, ...], state: PlanState) -> dict[str, effects.CutPlace]:
         """Where the sides meet, by topic: of the side that is left as the state has it, of the other one as it is."""
         topics = self.facts(with_positions=True).topics
+        if self._plan.recipe == DOUBLE_WRITE:
+            return {name: effects.CutPlace(state.ends[name], topics[name].engine_ends) for name in names}
         if state.is_leaving_engine:
             return {name: effects.CutPlace(topics[name].kafka_ends, state.ends[name]) for name in names}
         return {name: effects.CutPlace(state.ends[name], topics[name].copied_ends) for name in names}
+
+    def _rebase(self, names: tuple[str, ...], state: PlanState) -> None:
+        """Have the copies go on behind what both sides have."""
+        for name in names:
+            if (definition := self._definition(name)) is not None:
+                topic = CopiedTopic(name, definition.made_ms, definition.queues)
+                self._engine.rebase(
+                    topic, state.ends[name], f"plan {self._plan.name}: both sides have what lies before"
+                )
+
+
+def _positions(copied: Mapping[str, Sequence[SourceState]]) -> dict[Partition, int]:
+    """The positions of the copies as the engine has them."""
+    return {Partition(name, queue): each.next for name, rows in copied.items() for queue, each in enumerate(rows)}
 
 
 def any_out(topics: Mapping[str, TopicFacts]) -> bool:

@@ -15,12 +15,15 @@ _NEXT = {
 }  # fmt: skip
 
 
+CHANGES = ("switch", "pair", "unpair")
+"""Sub-steps that change what is behind a fence."""
+
+
 def rows(plan: MigrationPlan, command: str) -> list[dict[str, Any]]:
     """What each sub-step of a command will do, how long it takes, and how to go back from it."""
     course = courses_of(plan.recipe)[command]
-    switched = len(course.sub_steps)
-    if "switch" in course.sub_steps:
-        switched = course.sub_steps.index("switch")
+    changes = [at for at, name in enumerate(course.sub_steps) if name in CHANGES]
+    switched = changes[0] if changes else len(course.sub_steps)
     numbers = {
         "topics": len(plan.topics), "cluster": plan.cluster, "lag": plan.gates.lag_messages,
         "fence": plan.limits.fence_s, "soak": plan.limits.soak_hours,
@@ -30,7 +33,7 @@ def rows(plan: MigrationPlan, command: str) -> list[dict[str, Any]]:
             "sub_step": name,
             "does": SUB_STEPS[name].does.format(**numbers),
             "takes": SUB_STEPS[name].takes,
-            "undo": course.undo if at >= switched or "switch" not in course.sub_steps else "lifts the fence by itself",
+            "undo": course.undo if at >= switched or not changes else "lifts the fence by itself",
         }
         for at, name in enumerate(course.sub_steps)
     ]

@@ -102,9 +102,39 @@ def switch(
             return old
         epoch = old.cut.epoch + 1 if old.cut is not None else 1
         record = CutRecord(plan.name, epoch, now_ms, plan.cluster, ids[old.name], *places[old.name])
-        return replace(old, home=home, fence=None, cut=record)
+        secondary = old.home if old.secondary else ""
+        return replace(old, home=home, secondary=secondary, fence=None, cut=record)
 
     _change(admin, "cut", [name for name in names if name in ids and name in places], moved)
+
+
+def pair(
+    admin: Administrator, plan: MigrationPlan, names: Names, state: PlanState, places: Mapping[str, CutPlace],
+    kafka: ClusterAdmin,
+) -> None:  # fmt: skip
+    """Give topics with the plan's fence the engine as their secondary, and record the place. The fence stays."""
+    ids = {name: str(each.id) for name, each in kafka.topics(names).items()}
+    now_ms = admin.clock.now_ms()
+
+    def paired(old: TopicDefinition) -> TopicDefinition:
+        if old.fence is None or old.fence.id != state.fence_id or old.secondary:
+            return old
+        epoch = old.cut.epoch + 1 if old.cut is not None else 1
+        record = CutRecord(plan.name, epoch, now_ms, plan.cluster, ids[old.name], *places[old.name])
+        return replace(old, secondary=ENGINE_HOME, cut=record)
+
+    _change(admin, "pair", [name for name in names if name in ids and name in places], paired)
+
+
+def unpair(admin: Administrator, plan: MigrationPlan, names: Names) -> None:
+    """Take the secondary and the plan's fence away, of topics that have that fence, in one change per topic."""
+
+    def single(old: TopicDefinition) -> TopicDefinition:
+        if old.fence is None or old.fence.plan != plan.name:
+            return old
+        return replace(old, secondary="", fence=None)
+
+    _change(admin, "unpair", names, single)
 
 
 def _change(

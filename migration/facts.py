@@ -15,6 +15,7 @@ class TopicFacts:
         mark: the plan that has the topic; empty: none.
         home: IN_KAFKA: its home is the plan's cluster; IN_ENGINE; or MISSING.
         is_moved: whether this plan has moved it to the engine.
+        secondary: IN_KAFKA or IN_ENGINE: proxies write there, too; MISSING: its home alone.
         fence: id of this plan's fence in its entry; empty: it has none.
         has_copy_in, has_copy_out: whether the plan's copy is in the configuration.
         kafka_ends, engine_ends: end offsets by partition and queue; empty: not asked for.
@@ -23,6 +24,8 @@ class TopicFacts:
         stable_ends: per partition, up to where readers of committed records see it. A copy cannot pass it.
         cut_ms: time of the last cut; 0: there was none.
         cut_firsts: where the engine's own messages begin, from the record of the last cut; empty: there was none.
+        kafka_firsts: where Kafka's messages begin that came since the same record.
+        is_being_copied: whether a bridge has claimed the copy from Kafka; False: none has, or it was not asked for.
         copied_ends: per queue, the engine's offset after the last record that was copied from Kafka.
         faults: why the copy cannot go on or cannot be trusted, one sentence each.
     """
@@ -30,6 +33,7 @@ class TopicFacts:
     mark: str = ""
     home: str = MISSING
     is_moved: bool = False
+    secondary: str = MISSING
     fence: str = ""
     has_copy_in: bool = False
     has_copy_out: bool = False
@@ -40,6 +44,8 @@ class TopicFacts:
     copied_out: tuple[int, ...] = ()
     cut_ms: int = 0
     cut_firsts: tuple[int, ...] = ()
+    kafka_firsts: tuple[int, ...] = ()
+    is_being_copied: bool = False
     copied_ends: tuple[int, ...] = ()
     faults: tuple[str, ...] = ()
 
@@ -52,6 +58,14 @@ class TopicFacts:
     def behind_out(self) -> int | None:
         """Messages of the engine that Kafka lacks; None: unknown."""
         return behind(self.copied_out, self.engine_ends)
+
+    @property
+    def written(self) -> list[tuple[int, int]]:
+        """Per queue, messages that each side has got since the last record: (Kafka, engine). Empty: not known."""
+        each = (self.kafka_ends, self.kafka_firsts, self.engine_ends, self.cut_firsts)
+        if not self.secondary or len({*map(len, each)}) != 1:
+            return []
+        return [(kafka - first, engine - own) for kafka, first, engine, own in zip(*each, strict=True)]
 
     @property
     def late_queues(self) -> list[int]:
@@ -71,12 +85,32 @@ def behind(copied: tuple[int, ...], ends: tuple[int, ...]) -> int | None:
 
 
 @dataclass(frozen=True)
+class WaitingCopies:
+    """Messages of one topic that wait in one journal for their secondary.
+
+    Attributes:
+        topic: "*": of topics that the journal does not tell one by one.
+        ids: the first of them, as (queue, id); None: whether and where the primary has it is not known.
+    """
+
+    journal: str
+    topic: str
+    messages: int
+    ids: tuple[tuple[int | None, str], ...] = ()
+
+
+@dataclass(frozen=True)
 class Facts:
     """
     Attributes:
         topics: of the plan, by name, in its order.
         late: processes that have not applied the present configuration, each as a sentence shows it.
         unsent: processes with sends of before the present configuration whose outcome is not known.
+        producers: number of producer proxies.
+        unjournaled: why a producer proxy, or its journal, cannot be relied on, one sentence each.
+        uncopied: producer proxies that may hold messages of fenced topics that one side lacks.
+        waiting: what journals hold of the plan's topics, by journal and topic.
+        doubts: what no journal can repair: ranges to compare, messages that a secondary refuses; one sentence each.
         waited_ms: time for which the present sub-step has been at work in this run.
         quiet_ms: time for which no end offset of the side that is left has grown, in this run.
         soaked_ms: time since the plan's topics were cut.
@@ -85,6 +119,11 @@ class Facts:
     topics: Mapping[str, TopicFacts]
     late: tuple[str, ...] = ()
     unsent: tuple[str, ...] = ()
+    producers: int = 0
+    unjournaled: tuple[str, ...] = ()
+    uncopied: tuple[str, ...] = ()
+    waiting: tuple["WaitingCopies", ...] = ()
+    doubts: tuple[str, ...] = ()
     waited_ms: int = 0
     quiet_ms: int = 0
     soaked_ms: int = 0
@@ -95,10 +134,12 @@ class Rules:
     """The plan's bounds, and what the operator accepts.
 
     Attributes:
+        is_order_strict: whether both sides must have the messages of a key in the same order.
         accepted: gates that the operator accepts although they are red.
     """
 
     plan: str
     lag_messages: int
     soak_ms: int
+    is_order_strict: bool = True
     accepted: frozenset[str] = frozenset()

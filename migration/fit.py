@@ -56,4 +56,6 @@ def _faults_of_entry(
         faults.append(
             f"{field}.name: the home of {name} is {entry.home}: a plan begins with {KAFKA_HOME}{plan.cluster}"
         )
+    if entry.secondary:
+        faults.append(f"{field}.name: {name} is written to {entry.secondary}, too: end that first")
     return faults

@@ -12,7 +12,7 @@ from common.kafka.records import Partition
 from common.names import stored_name
 from common.placement import Placement, topic_hash
 from engine.client.admin import AdminError
-from engine.client.copied import CopyLink, states
+from engine.client.copied import CopyLink, accept, states
 from engine.client.dial import Hello
 from engine.link.copy import QUEUES_PER_REQUEST_MAX, SourceState
 from migration.tails import EnginePlace
@@ -96,6 +96,18 @@ class EnginePositions:
                 continue
             found |= {row["queue"]: row["end"] for row in rows if row["queue"] in queues}
         return found
+
+    def rebase(self, topic: CopiedTopic, ends: Sequence[int], reason: str) -> None:
+        """Have each queue's source go on at its end, if it has not come there. Raises AdminError."""
+        name = stored_name(topic.name, topic.made_ms)
+        for link, queues in self._by_link(topic).items():
+            states_ = states(self._links[link], [(name, queue) for queue in queues])
+            for queue, state in zip(queues, states_, strict=True):
+                if state.source is not None and state.next < ends[queue]:
+                    accept(
+                        self._links[link], name, queue, state.source, start=ends[queue], replaces=state.number,
+                        reason=reason,
+                    )  # fmt: skip
 
     def _by_link(self, topic: CopiedTopic) -> dict[int, list[int]]:
         """Queues by the number of the link to their broker group."""

@@ -9,11 +9,11 @@ from typing import Protocol
 
 from common.clock import Clock
 from common.config.errors import InvalidDefinition, VersionConflict
-from common.quoting import quoted
+from common.quoting import listed, quoted
 from migration.entries import PlanEntry, PlanStore
 from migration.errors import PlanRefused
 from migration.facts import Facts, Rules
-from migration.plan import BUILT_RECIPES
+from migration.plan import BUILT_RECIPES, ORDERS
 from migration.recipes.course import UNFENCE
 from migration.states import Do, PlanState, Refuse, Wait, Write, begin, give_up
 from migration.sub_steps.registry import SUB_STEPS, decide
@@ -27,7 +27,7 @@ HOUR_MS = 3_600_000
 class PlanWorld(Protocol):
     """See Deployment."""
 
-    def facts(self, with_positions: bool) -> Facts: ...
+    def facts(self, with_positions: bool, with_claims: bool = False) -> Facts: ...
 
     def perform(self, item: Do, state: PlanState) -> None: ...
 
@@ -66,7 +66,7 @@ class CourseRun:
             raise PlanRefused(f"plan {quoted(state.plan)}: {begun.sentence}")
         if command == "start" and self.entry.plan.recipe not in BUILT_RECIPES:
             raise PlanRefused(
-                f"plan {quoted(state.plan)}: recipe {self.entry.plan.recipe} is not built yet: use mirror"
+                f"plan {quoted(state.plan)}: recipe {self.entry.plan.recipe} is not built yet: use {listed(sorted(BUILT_RECIPES))}"
             )
         if begun != state:
             words = f", accepting {', '.join(sorted(self._accepted))}" if self._accepted else ""
@@ -101,11 +101,14 @@ class CourseRun:
     @property
     def rules(self) -> Rules:
         plan = self.entry.plan
-        return Rules(plan.name, plan.gates.lag_messages, plan.limits.soak_hours * HOUR_MS, self._accepted)
+        return Rules(
+            plan.name, plan.gates.lag_messages, plan.limits.soak_hours * HOUR_MS, plan.order == ORDERS[0], self._accepted
+        )  # fmt: skip
 
     def _facts(self) -> Facts:
-        state = self.entry.state
-        facts, now_s = self._world.facts(SUB_STEPS[state.sub_step].asks_positions), self._clock.monotonic_s()
+        state, sub_step = self.entry.state, SUB_STEPS[self.entry.state.sub_step]
+        facts = self._world.facts(sub_step.asks_positions, sub_step.asks_claims)
+        now_s = self._clock.monotonic_s()
         still = {name: left_ends(state, each) for name, each in leaving(state, facts).items()}
         if still != self._still:
             self._still, self._still_since_s = still, now_s

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from migration.facts import Facts
 from migration.plan import MIRROR
-from migration.recipes.course import UNFENCE, Course, PlanStep
+from migration.recipes.course import UNFENCE, Aim, Course, PlanStep
 from migration.recipes.registry import courses_of
 
 
@@ -51,9 +51,14 @@ class PlanState:
         return f"{self.plan}.{self.attempt}"
 
     @property
+    def aim(self) -> Aim:
+        """Of the present course."""
+        return self.course_of(self.course).aim if self.course else Aim.TO_ENGINE
+
+    @property
     def is_leaving_engine(self) -> bool:
         """Whether the present course moves topics from the engine to Kafka."""
-        return self.course == "rollback"
+        return self.aim in (Aim.TO_KAFKA, Aim.SWAP_TO_KAFKA)
 
     def to_value(self) -> dict[str, Any]:
         return {

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from common.config.definitions import CopyInDefinition, KafkaClusterDefinition, TopicDefinition
+from common.config.definitions.copies import copy_in_claim
 from common.config.text_values import KAFKA_HOME
 from common.config.view import ConfigView
 from common.names import stored_name
@@ -29,7 +30,7 @@ class CopyPlan(NamedTuple):
     @property
     def claim(self) -> str:
         """The name that the copier claims."""
-        return f"kafka-copy/{self.cluster.name}/{self.kafka_topic}/{self.topic}"
+        return copy_in_claim(self.cluster.name, self.kafka_topic, self.topic)
 
 
 def plans_of(view: ConfigView) -> dict[str, CopyPlan]:

@@ -1,7 +1,7 @@
 """Steps of a plan, and courses between them: rows of sub-steps. Shared by all recipes."""
 
 from collections.abc import Mapping
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import NamedTuple
 
 
@@ -19,6 +19,21 @@ class PlanStep(StrEnum):
 ENDED = (PlanStep.RETIRED, PlanStep.ABORTED)
 
 
+class Aim(Enum):
+    """What a course does to its topics behind the fence.
+
+    TO_ENGINE, TO_KAFKA: changes their home. PAIR: gives them a secondary. SWAP_TO_ENGINE, SWAP_TO_KAFKA: changes home
+    and secondary. UNPAIR: takes the secondary away.
+    """
+
+    TO_ENGINE = 0
+    TO_KAFKA = 1
+    PAIR = 2
+    SWAP_TO_ENGINE = 3
+    SWAP_TO_KAFKA = 4
+    UNPAIR = 5
+
+
 class Course(NamedTuple):
     """Attributes: sub_steps: in order; to: the step after the last one; undo: how to go back from there."""
 
@@ -26,6 +41,7 @@ class Course(NamedTuple):
     sub_steps: tuple[str, ...]
     to: PlanStep
     undo: str
+    aim: Aim = Aim.TO_ENGINE
 
 
 Courses = Mapping[str, Course]

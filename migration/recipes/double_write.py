@@ -1,6 +1,42 @@
-"""Double write: producer proxies write to both sides. Not built yet: `start` is refused."""
+"""Double write: producer proxies write to both sides. What lies before, the copier has brought to the engine.
 
-from migration.recipes import mirror
-from migration.recipes.course import Courses
+`verify` sets a first fence, behind which the topics get their secondary: so both sides have the same messages from the
+first record of Kafka on. Each later fence leaves when no journal holds a message of its topics.
+"""
 
-COURSES: Courses = mirror.COURSES
+from migration.recipes.course import CUTTABLE, UNFENCE, Aim, Course, Courses, PlanStep
+
+_FENCING = ("journals", "divergence", "fence", "fenced_everywhere", "copied", "sent", "quiet", "counts")
+_PAIRING = (
+    "gates", "fence", "fenced_everywhere", "sent", "quiet", "drained", "pair", "paired_everywhere", "lift", "followed",
+)  # fmt: skip
+
+COURSES: Courses = {
+    "start": Course(
+        (PlanStep.PLANNED,), ("one_writer", "journals", "mark", "entries", "applied"), PlanStep.COPYING, "abort"
+    ),
+    "verify": Course(
+        (PlanStep.COPYING, PlanStep.VERIFIED), ("journals", "caught_up", *_PAIRING, "divergence"), PlanStep.VERIFIED,
+        "abort", Aim.PAIR,
+    ),
+    "fence": Course(CUTTABLE, _FENCING, PlanStep.FENCED, "abort, or wait: it ends by itself", Aim.SWAP_TO_ENGINE),
+    "cut": Course(
+        CUTTABLE, ("one_writer", *_FENCING, "switch", "followed"), PlanStep.CUT, "rollback", Aim.SWAP_TO_ENGINE
+    ),
+    "soak": Course((PlanStep.CUT,), ("journals", "divergence"), PlanStep.SOAKING, "rollback"),
+    "rollback": Course(
+        (PlanStep.VERIFIED, PlanStep.FENCED, PlanStep.CUT, PlanStep.SOAKING),
+        ("moved", *_FENCING, "switch", "followed", "lift"), PlanStep.COPYING, "verify and cut again", Aim.SWAP_TO_KAFKA,
+    ),
+    "retire": Course(
+        (PlanStep.SOAKING,), ("soaked", *_FENCING, "unpair", "followed", "unmark"), PlanStep.RETIRED,
+        "none: a new plan", Aim.UNPAIR,
+    ),
+    "abort": Course(
+        (PlanStep.PLANNED, PlanStep.COPYING, *CUTTABLE),
+        ("not_moved", "lift", "divergence", "fence", "fenced_everywhere", "copied", "sent", "quiet", "rebase", "unpair",
+         "unmark"),
+        PlanStep.ABORTED, "a new plan", Aim.UNPAIR,
+    ),
+    UNFENCE: Course(tuple(PlanStep), ("unpair_fenced", "lift"), PlanStep.VERIFIED, "fence again"),
+}  # fmt: skip

@@ -1,6 +1,6 @@
 """Mirror: copiers fill the other side, in both directions."""
 
-from migration.recipes.course import CUTTABLE, UNFENCE, UNFENCING, Course, Courses, PlanStep
+from migration.recipes.course import CUTTABLE, UNFENCE, UNFENCING, Aim, Course, Courses, PlanStep
 
 _FENCING = ("gates", "fence", "fenced_everywhere", "sent", "quiet", "drained")
 
@@ -13,7 +13,7 @@ COURSES: Courses = {
     "rollback": Course(
         (PlanStep.VERIFIED, PlanStep.FENCED, PlanStep.CUT, PlanStep.SOAKING),
         ("moved", "copy_out", *_FENCING, "switch", "followed", "no_copy_out", "lift"), PlanStep.COPYING,
-        "verify and cut again",
+        "verify and cut again", Aim.TO_KAFKA,
     ),
     "retire": Course(
         (PlanStep.SOAKING,), ("soaked", "no_copy_out", "no_copy_in", "unmark"), PlanStep.RETIRED, "none: a new plan"

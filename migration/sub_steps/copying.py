@@ -21,13 +21,14 @@ def _caught_up(state: PlanState, facts: Facts, rules: Rules) -> Answer:
 
 def _lag(facts: Facts, rules: Rules) -> str | None:
     """Why the copy is not near enough; None: it is."""
-    if unknown := [name for name, each in facts.topics.items() if each.behind_in is None]:
+    topics = {name: each for name, each in facts.topics.items() if not each.secondary}  # the others have no copy
+    if unknown := [name for name, each in topics.items() if each.behind_in is None]:
         return f"the copy of {shown(unknown)} has not begun: is a Kafka bridge running?"
-    total = sum(each.behind_in or 0 for each in facts.topics.values())
+    total = sum(each.behind_in or 0 for each in topics.values())
     if total <= rules.lag_messages:
         return None
-    worst = max(facts.topics, key=lambda name: facts.topics[name].behind_in or 0)
-    at = facts.topics[worst].behind_in
+    worst = max(topics, key=lambda name: topics[name].behind_in or 0)
+    at = topics[worst].behind_in
     return f"the copy lacks {total:,} records, at most {rules.lag_messages:,} may be missing; {worst} lacks {at:,}"
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from migration.facts import Facts, Rules
+from migration.recipes.course import Aim
 from migration.states import Answer, Do, PlanState, Refuse, Wait, Write, after
 from migration.sub_steps.configuring import applied
 from migration.sub_steps.sub_step import SubStep, leaving, left_ends, shown
@@ -40,7 +41,7 @@ def growth(state: PlanState, facts: Facts) -> str:
     for name, each in leaving(state, facts).items():
         for number, (end, before) in enumerate(zip(left_ends(state, each), state.ends.get(name, ()), strict=False)):
             if end > before:
-                side = "queue" if state.is_leaving_engine else "partition"
+                side = "queue" if state.aim is Aim.TO_KAFKA else "partition"
                 return (
                     f"{name} {side} {number} grew by {end - before:,} records behind the fence: "
                     "a writer bypasses the proxies: move it to the proxies first"

@@ -4,11 +4,13 @@ from collections.abc import Mapping
 
 from migration.facts import Facts, Rules
 from migration.states import Decision, PlanState, Refuse, Write, after, give_up
-from migration.sub_steps import configuring, copying, fencing
+from migration.sub_steps import configuring, copying, dual_writing, fencing
 from migration.sub_steps.sub_step import SubStep, leaving, shown
 
-SUB_STEPS: Mapping[str, SubStep] = {**configuring.SUB_STEPS, **copying.SUB_STEPS, **fencing.SUB_STEPS}
-GATES = (copying.LAG, configuring.SOAK, configuring.LATE, copying.BYPASS)
+SUB_STEPS: Mapping[str, SubStep] = {
+    **configuring.SUB_STEPS, **copying.SUB_STEPS, **fencing.SUB_STEPS, **dual_writing.SUB_STEPS,
+}  # fmt: skip
+GATES = (copying.LAG, configuring.SOAK, configuring.LATE, copying.BYPASS, *dual_writing.GATES)
 """Gates that an operator may accept."""
 
 
@@ -17,6 +19,8 @@ def decide(state: PlanState, facts: Facts, rules: Rules) -> Decision:
     if not state.course:
         return None
     sub_step = SUB_STEPS[state.sub_step]
+    if sub_step.is_guarded and not leaving(state, facts):
+        return Write(after(state))  # it is done already
     if sub_step.is_guarded and (ended := _without_fence(state, facts)):
         return Write(give_up(state, ended))
     answer = sub_step.decide(state, facts, rules)

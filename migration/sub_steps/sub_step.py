@@ -1,9 +1,10 @@
 """A sub-step: its decision, its words for a dry run, and what it needs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from migration.facts import IN_KAFKA, Facts, Rules, TopicFacts
+from migration.recipes.course import Aim
 from migration.states import Answer, Do, PlanState
 
 SHOWN_MAX = 5
@@ -19,6 +20,7 @@ class SubStep(NamedTuple):
         takes: how long it takes.
         is_guarded: whether it is for fenced topics only: without the fence the course is given up.
         asks_positions: whether its facts need those of Kafka and the engine.
+        asks_claims: whether its facts need what bridges copy.
     """
 
     decide: Decider
@@ -26,6 +28,7 @@ class SubStep(NamedTuple):
     takes: str
     is_guarded: bool = False
     asks_positions: bool = False
+    asks_claims: bool = False
 
 
 def missing(work: str, is_there: Callable[[TopicFacts], bool]) -> Decider:
@@ -38,16 +41,27 @@ def missing(work: str, is_there: Callable[[TopicFacts], bool]) -> Decider:
     return decide
 
 
+_IS_LEFT: Mapping[Aim, Callable[[TopicFacts], bool]] = {
+    Aim.TO_ENGINE: lambda each: each.home == IN_KAFKA,
+    Aim.TO_KAFKA: lambda each: each.is_moved,
+    Aim.PAIR: lambda each: each.home == IN_KAFKA and not each.secondary,
+    Aim.SWAP_TO_ENGINE: lambda each: each.home == IN_KAFKA,
+    Aim.SWAP_TO_KAFKA: lambda each: each.is_moved,
+    Aim.UNPAIR: lambda each: bool(each.secondary),
+}
+
+
 def leaving(state: PlanState, facts: Facts) -> dict[str, TopicFacts]:
-    """The topics that the present course has still to switch."""
-    if state.is_leaving_engine:
-        return {name: each for name, each in facts.topics.items() if each.is_moved}
-    return {name: each for name, each in facts.topics.items() if each.home == IN_KAFKA}
+    """The topics that the present course has still to change behind its fence."""
+    return {name: each for name, each in facts.topics.items() if _IS_LEFT[state.aim](each)}
 
 
 def left_ends(state: PlanState, topic: TopicFacts) -> tuple[int, ...]:
-    """End offsets of the side that the topic leaves."""
-    return topic.engine_ends if state.is_leaving_engine else topic.kafka_ends
+    """End offsets behind the fence that only writers beside the proxies can move.
+
+    With a secondary these are Kafka's in both directions: nothing but proxies writes to the engine.
+    """
+    return topic.engine_ends if state.aim is Aim.TO_KAFKA else topic.kafka_ends
 
 
 def shown(names: "list[str] | tuple[str, ...]") -> str:

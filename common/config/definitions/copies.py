@@ -60,3 +60,8 @@ class CopyOutDefinition(CopyDefinition):
     """A copy from the engine to Kafka; queue n is copied into partition n."""
 
     kind: ClassVar[str] = "copy_out"
+
+
+def copy_in_claim(cluster: str, kafka_topic: str, topic: str) -> str:
+    """The name that a bridge claims for as long as it copies a topic of Kafka into one of the engine."""
+    return f"kafka-copy/{cluster}/{kafka_topic}/{topic}"

@@ -8,4 +8,5 @@ command = course_command(
 
     Topics that the plan has created stay, with Kafka as their home: senders may use them already.
     """,
+    gates=True,
 )

@@ -114,18 +114,20 @@ class Proxy:
 class World:
     """Attributes: dies: called around each write of the operator's process; raises Crash."""
 
-    def __init__(self, seed=0, dies=lambda: None) -> None:
+    proxy_class = Proxy
+
+    def __init__(self, seed=0, dies=lambda: None, text=TEXT) -> None:
         self.random, self.clock = random.Random(seed), FakeClock()
         self.store = MemoryConfigStore()
         self.operator_store = CrashingStore(self.store._shared, dies)
-        self.plan = parse_plan(TEXT, "plan")
+        self.plan = parse_plan(text, "plan")
         self.kafka_side, self.engine_side = Side(self.plan.topic_names), Side(self.plan.topic_names)
         self.kafka_side.messages = {name: [[0], []] for name in self.plan.topic_names}  # older than the plan
         self.copied = {name: [0] * QUEUES for name in self.plan.topic_names}
         self.copied_ends = {name: [0] * QUEUES for name in self.plan.topic_names}
         self.returned = {}
         self.own = 0
-        self.proxies = [Proxy(self, f"producer_proxy@{n}/host") for n in range(2)]
+        self.proxies = [self.proxy_class(self, f"producer_proxy@{n}/host") for n in range(2)]
         self.progress, self.is_busy = [], True
         self.bypasses = False
 
@@ -160,6 +162,9 @@ class World:
 
     def engine_ends(self, topic):
         return dict(enumerate(self.engine_side.ends(topic.name)))
+
+    def rebase(self, topic, ends, reason) -> None:
+        self.copied[topic.name] = [max(pair) for pair in zip(self.copied[topic.name], ends, strict=True)]
 
     def copy_in(self, name) -> None:
         """One step of the copier from Kafka; it skips what the reverse copy has written."""
@@ -206,7 +211,7 @@ class World:
         """The operator's process: `run(command)` and `resume()` on the plan."""
         admin = Administrator(self.operator_store, "cli:test@desk", self.clock)
         plans = PlanStore(self.operator_store, self.clock, admin.who)
-        engine = SimpleNamespace(copied=self.copied_rows, ends=self.engine_ends)
+        engine = SimpleNamespace(copied=self.copied_rows, ends=self.engine_ends, rebase=self.rebase)
         deployment = Deployment(admin, self.plan, lambda: self, engine, self.progress.append)
         entry = plans.read("shop")
         return CourseRun(
