@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 IN_KAFKA, IN_ENGINE, MISSING = "kafka", "engine", ""
 """Homes of a planned topic; MISSING: it has no entry in the configuration."""
@@ -84,8 +85,7 @@ def behind(copied: tuple[int, ...], ends: tuple[int, ...]) -> int | None:
     return sum(max(0, end - at) for at, end in zip(copied, ends, strict=True))
 
 
-@dataclass(frozen=True)
-class WaitingCopies:
+class WaitingCopies(NamedTuple):
     """Messages of one topic that wait in one journal for their secondary.
 
     Attributes:

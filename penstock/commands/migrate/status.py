@@ -7,7 +7,8 @@ import click
 from common.admin.administrator import Administrator
 from migration.describe import waits_for
 from migration.entries import PlanEntry, PlanStore
-from migration.facts import TopicFacts
+from migration.facts import TopicFacts, WaitingCopies
+from migration.plan import DOUBLE_WRITE
 from migration.run import CourseRun
 from penstock.commands.exits import Command
 from penstock.commands.instance import Instance, administration, instance_options
@@ -15,6 +16,11 @@ from penstock.commands.migrate.work import ago, deployment_of, output_option, to
 from penstock.commands.output import show_one, show_rows
 
 PLAN_COLUMNS = ("plan", "step", "course", "sub_step", "since", "topics", "operator")
+DUAL_COLUMNS = (
+    "topic", "home", "secondary", "fenced", "copied", "behind", "kafka_end", "engine_end", "kafka_got", "engine_got",
+    "told",
+)  # fmt: skip
+DIVERGENCE_COLUMNS = ("topic", "queue", "waiting", "first_ids", "journal")
 TOPIC_COLUMNS = ("topic", "home", "fenced", "kafka_end", "copied", "behind", "open_transactions", "behind_out", "told")
 
 
@@ -26,7 +32,8 @@ TOPIC_COLUMNS = ("topic", "home", "fenced", "kafka_end", "copied", "behind", "op
 def command(instance: Instance, plan: str | None, history: bool, output: str) -> None:
     """Show where PLAN is, what it waits for and since when; without PLAN, all plans.
 
-    Positions are asked from Kafka and the engine each time.
+    Positions are asked from Kafka and the engine each time. For the recipe double_write it lists what one side lacks: the
+    first ids per topic and queue, and their number per journal.
     """
     with administration(instance) as admin:
         plans = PlanStore(admin.store, admin.clock, admin.who)
@@ -59,12 +66,31 @@ def _show(instance: Instance, admin: Administrator, plans: PlanStore, entry: Pla
     row["waits_for"] = waits_for(entry.state, facts, rules, _is_at_work(admin, entry.plan.name))
     row["behind"] = total_behind(facts)
     topics = [_topic_row(name, each) for name, each in facts.topics.items()]
+    is_dual = entry.plan.recipe == DOUBLE_WRITE
+    if is_dual:
+        row["one_side_only"] = sum(each.messages for each in facts.waiting)
+        row["told"] = [*facts.unjournaled, *facts.doubts]
     if output != "table":
-        show_one({**row, "topic_rows": topics}, output)
+        show_one({**row, "topic_rows": topics, "divergence": [each._asdict() for each in facts.waiting]}, output)
         return
-    show_one(row, output)
+    show_one({**row, "told": "; ".join(row["told"])} if is_dual else row, output)
     click.echo()
-    show_rows(topics, TOPIC_COLUMNS, output)
+    show_rows(topics, DUAL_COLUMNS if is_dual else TOPIC_COLUMNS, output)
+    if rows := [each for waiting in facts.waiting for each in _divergence_rows(waiting)]:
+        click.echo()
+        show_rows(rows, DIVERGENCE_COLUMNS, output)
+
+
+def _divergence_rows(waiting: WaitingCopies) -> list[dict[str, Any]]:
+    """One row per queue with ids; the number is the topic's in this journal."""
+    queues = dict.fromkeys(queue for queue, _ in waiting.ids) or {None: None}
+    return [
+        {
+            "topic": waiting.topic, "queue": queue, "waiting": waiting.messages, "journal": waiting.journal,
+            "first_ids": ", ".join(shown for at, shown in waiting.ids if at == queue),
+        }
+        for queue in queues
+    ]  # fmt: skip
 
 
 def _is_at_work(admin: Administrator, plan: str) -> bool:
@@ -79,8 +105,13 @@ def _topic_row(name: str, topic: TopicFacts) -> dict[str, Any]:
     unstable = sum(topic.kafka_ends) - sum(topic.stable_ends)
     late = [f"records after the cut in queue {queue}" for queue in topic.late_queues]
     return {
-        "topic": name, "home": topic.home or "none", "fenced": "yes" if topic.fence else "no",
+        "topic": name, "home": topic.home or "none", "secondary": topic.secondary or None,
+        "fenced": "yes" if topic.fence else "no",
         "kafka_end": sum(topic.kafka_ends), "copied": sum(topic.copied_in) if topic.copied_in else None,
-        "behind": topic.behind_in, "open_transactions": max(0, unstable), "behind_out": topic.behind_out,
+        "behind": None if topic.secondary else topic.behind_in,
+        "engine_end": sum(topic.engine_ends) if topic.engine_ends else None,
+        "kafka_got": sum(kafka for kafka, _ in topic.written) if topic.written else None,
+        "engine_got": sum(engine for _, engine in topic.written) if topic.written else None,
+        "open_transactions": max(0, unstable), "behind_out": topic.behind_out,
         "told": [*topic.faults, *late],
     }  # fmt: skip

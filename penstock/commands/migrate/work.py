@@ -152,6 +152,6 @@ def ago(at_ms: int) -> str:
 
 
 def total_behind(facts: Facts) -> int | None:
-    """Records that the engine lacks, over all topics; None: unknown."""
-    each = [topic.behind_in for topic in facts.topics.values()]
+    """Records that the copies into the engine lack, over all topics that are copied; None: unknown."""
+    each = [topic.behind_in for topic in facts.topics.values() if not topic.secondary]
     return None if None in each else sum(behind or 0 for behind in each)

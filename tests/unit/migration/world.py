@@ -118,6 +118,7 @@ class World:
 
     def __init__(self, seed=0, dies=lambda: None, text=TEXT) -> None:
         self.random, self.clock = random.Random(seed), FakeClock()
+        self._known = None
         self.store = MemoryConfigStore()
         self.operator_store = CrashingStore(self.store._shared, dies)
         self.plan = parse_plan(text, "plan")
@@ -136,6 +137,12 @@ class World:
         return self.own
 
     def definitions(self):
+        index = tuple(self.store.index("topic"))
+        if self._known is None or self._known[0] != index:
+            self._known = index, self._read_definitions()
+        return dict(self._known[1])
+
+    def _read_definitions(self):
         return {name: TopicDefinition.from_value(name, found.value) for name, found in self.store.entries("topic")}
 
     def home(self, name):
