@@ -32,6 +32,6 @@ for ($number = 0; !feof(STDIN); $number++) {
         echo "$result->id\n";
     }
     flush();
-    usleep(20_000);
+    usleep(100_000);
 }
 echo 'retried ', $producer->retried(), "\n";
