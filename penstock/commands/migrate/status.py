@@ -76,12 +76,12 @@ def _show(instance: Instance, admin: Administrator, plans: PlanStore, entry: Pla
     show_one({**row, "told": "; ".join(row["told"])} if is_dual else row, output)
     click.echo()
     show_rows(topics, DUAL_COLUMNS if is_dual else TOPIC_COLUMNS, output)
-    if rows := [each for waiting in facts.waiting for each in _divergence_rows(waiting)]:
+    if rows := [each for waiting in facts.waiting for each in divergence_rows(waiting)]:
         click.echo()
         show_rows(rows, DIVERGENCE_COLUMNS, output)
 
 
-def _divergence_rows(waiting: WaitingCopies) -> list[dict[str, Any]]:
+def divergence_rows(waiting: WaitingCopies) -> list[dict[str, Any]]:
     """One row per queue with ids; the number is the topic's in this journal."""
     queues = dict.fromkeys(queue for queue, _ in waiting.ids) or {None: None}
     return [

@@ -9,9 +9,11 @@ from common.clock import SystemClock
 from common.config import open_store
 from common.contract import Code
 from migration.entries import PlanStore, remove_mark, set_mark
-from migration.plan import parse_plan
+from migration.facts import WaitingCopies
+from migration.plan import BUILT_RECIPES, parse_plan
 from migration.recipes.course import COMMANDS
-from migration.recipes.mirror import COURSES
+from migration.recipes.registry import courses_of
+from penstock.commands.migrate.status import divergence_rows
 from tests.unit.penstock.test_admin_commands import run  # noqa: F401
 from tests.unit.producer_proxy.journal.side import DualDesk
 
@@ -41,13 +43,23 @@ def test_an_unknown_cluster_and_an_unknown_plan_are_not_found(run, tmp_path):  #
         assert 'plan "shop": not found' in run("migrate", command, "shop", code=3).stderr
 
 
+@pytest.mark.parametrize("recipe", sorted(BUILT_RECIPES))
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_dry_run_shows_each_sub_step_and_writes_nothing(run, stored, command):  # noqa: F811
+def test_a_dry_run_shows_each_sub_step_and_writes_nothing(run, stored, command, recipe):  # noqa: F811
+    stored.add(parse_plan(TEXT.replace("mirror", recipe), "plan"))
     before = stored.read("shop")
     rows = json.loads(run("migrate", command, "shop", "--dry-run", "-o", "json").stdout)
-    assert [each["sub_step"] for each in rows] == [*COURSES[command].sub_steps]
+    assert [each["sub_step"] for each in rows] == [*courses_of(recipe)[command].sub_steps]
     assert all(each["does"] and each["takes"] and each["undo"] for each in rows)
     assert stored.read("shop") == before
+
+
+def test_what_one_side_lacks_is_a_row_per_queue_with_the_first_ids_and_the_topics_number():
+    waiting = WaitingCopies("producer_proxy@x", "orders", 30, ((1, "a"), (None, "b"), (1, "c")))
+    rows = [(each["queue"], each["first_ids"], each["waiting"]) for each in divergence_rows(waiting)]
+    assert rows == [(1, "a, c", 30), (None, "b", 30)]
+    (row,) = divergence_rows(WaitingCopies("producer_proxy@x", "*", 4))
+    assert (row["topic"], row["first_ids"], row["waiting"]) == ("*", "", 4)
 
 
 def test_the_status_of_all_plans_is_a_table_json_or_yaml(run, stored):  # noqa: F811

@@ -1,0 +1,73 @@
+"""What a plan learns of repair journals from reports and from the journals' entries."""
+
+import pytest
+
+from common.config.memory_store import MemoryConfigStore
+from common.config.store import COPIED, JOURNAL
+from migration.facts import WaitingCopies
+from migration.journals import journal_facts
+
+ONE, OTHER = "producer_proxy@127.0.0.1:1/a", "producer_proxy@127.0.0.1:1/b"
+VERSION = {"topic": 7}
+
+
+@pytest.fixture
+def store():
+    made = MemoryConfigStore()
+    made.report_applied(ONE, {"topic": 7, COPIED: 7, JOURNAL: 1})
+    made.report_applied("consumer_proxy@127.0.0.1:2/a", {"topic": 7})
+    return made
+
+
+def facts(store, *names):
+    return journal_facts(store, names or ("orders",), VERSION)
+
+
+def entry(store, name, process=ONE, **more):
+    store.put("journal", name, {"process": process, "directory": f"/{name}", **more}, 0)
+
+
+def test_only_producer_proxies_count(store):
+    entry(store, "j")
+    assert facts(store) == (1, (), (), (), ())
+
+
+def test_a_proxy_of_an_older_version_or_behind_the_fence_is_neither_copied_nor_journaled(store):
+    store.report_applied(OTHER, {"topic": 7})
+    found = facts(store)
+    assert found.uncopied == (OTHER,) and found.producers == 2
+    assert found.unjournaled == (f"{OTHER} has no repair journal: start it with --journal DIR",)
+    store.report_applied(OTHER, {"topic": 7, COPIED: 6, JOURNAL: 1})
+    assert facts(store).uncopied == (OTHER,)
+
+
+def test_a_journal_whose_proxy_is_gone_or_has_another_one_now_is_named_by_its_directory(store):
+    entry(store, "gone", OTHER)
+    (sentence,) = facts(store).unjournaled
+    assert "/gone" in sentence and OTHER in sentence and "not at work" in sentence
+    entry(store, "first")
+    assert len(facts(store).unjournaled) == 1
+    entry(store, "second")
+    assert sum(f"{ONE} has had 2 journals" in each for each in facts(store).unjournaled) == 2
+
+
+def test_what_waits_is_told_for_the_plans_topics_and_for_those_that_a_journal_does_not_name(store):
+    topics = {
+        "orders": {"messages": 12, "ids": [[3, "a"], [None, "b"]]}, "other": {"messages": 1, "ids": []},
+        "*": {"messages": 4, "ids": []},
+    }  # fmt: skip
+    entry(store, "j", topics=topics)
+    wanted = {WaitingCopies(ONE, "orders", 12, ((3, "a"), (None, "b"))), WaitingCopies(ONE, "*", 4)}
+    assert set(facts(store).waiting) == wanted
+
+
+def test_ranges_refusals_and_faults_are_doubts_of_the_topics_they_concern(store):
+    missed = {"queue": -1, "from_ms": 0, "to_ms": 1, "messages": 0, "reason": "the journal was full"}
+    entry(
+        store, "j", ranges=[missed | {"topic": "orders"}, missed | {"topic": "other"}, missed | {"topic": "*"}],
+        refused={"orders": 2, "other": 1}, fault="full",
+    )  # fmt: skip
+    told = facts(store).doubts
+    assert len(told) == 4 and told[-1] == f"{ONE}: full"
+    assert f"2 messages of orders are refused by the secondary of {ONE}" in told
+    assert not [each for each in told if "other" in each]
