@@ -3,6 +3,18 @@
 import struct
 from collections.abc import Sequence
 
+from common.placement import topic_hash
+
+SOURCE_HEAD = struct.Struct("<QI")
+"""A row of a reply's table of sources: topic hash of a token ‖ size of field 10 of a Delivery, which follows as it is
+sent."""
+
+
+def source_row(topic: bytes, source: str) -> bytes:
+    """The row by which deliveries of a topic tell their source."""
+    field = text_field(10, source)
+    return SOURCE_HEAD.pack(topic_hash(topic), len(field)) + field
+
 
 def lease_time(invisible_ms: int) -> bytes:
     """Field 8 of a PullResponse."""

@@ -29,7 +29,6 @@ from engine.link.proof import KAFKA_BRIDGE_ROLE
 from kafka_bridge.clusters import Clusters
 from kafka_bridge.connecting import driver_of
 from kafka_bridge.copy_in.copier import CopyTools
-from kafka_bridge.copy_in.copies import InCopies
 from kafka_bridge.copy_in.engine_queues import Groups
 from kafka_bridge.copy_in.metrics import CopyInMetrics
 from kafka_bridge.copy_out.copies import OutCopies
@@ -38,6 +37,8 @@ from kafka_bridge.copy_out.opening import CopierMaker
 from kafka_bridge.metrics import BridgeMetrics
 from kafka_bridge.options import parse
 from kafka_bridge.server import BridgeServer
+from kafka_bridge.shared_read.copies import all_copies
+from kafka_bridge.shared_read.metrics import SharedReadMetrics
 
 log = logging.getLogger("penstock.kafka_bridge")
 ONLY = "main"
@@ -55,10 +56,10 @@ def run(options: argparse.Namespace) -> None:
     clusters = Clusters(view)
     server = BridgeServer(options.listen, key, clusters)
     tools = copy_tools(options, store, view, key)
-    copies = InCopies(view, tools)
+    copies = all_copies(view, tools)
     out_copies = OutCopies(view, store, CopierMaker(view, tools.groups, tools.connect).make)
     registry = CollectorRegistry()
-    of_copies = CopyInMetrics(copies), CopyOutMetrics(out_copies)
+    of_copies = CopyInMetrics(copies), CopyOutMetrics(out_copies), SharedReadMetrics(copies)
     for each in (ConfigMetrics(lambda: view), BridgeMetrics(server, clusters), *of_copies):
         registry.register(each)
 

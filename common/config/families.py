@@ -8,6 +8,7 @@ from common.config.definitions import FamilyDefinition, TopicDefinition
 from common.config.errors import InvalidDefinition
 from common.dead_letters import is_dead_letter_topic
 from common.limited_log import LimitedLog
+from common.shared_reads import is_hidden_topic
 
 limited = LimitedLog(logging.getLogger("penstock.config"))
 
@@ -40,7 +41,7 @@ class Families:
 
     def topic(self, name: str) -> TopicDefinition | None:
         """The definition of a topic without an entry of its own."""
-        family = None if is_dead_letter_topic(name) else self.matching(name)
+        family = None if is_dead_letter_topic(name) or is_hidden_topic(name) else self.matching(name)
         return family.topic(name) if family else None
 
 

@@ -9,11 +9,12 @@ from common.config.definitions import (
     FamilyDefinition,
     GroupDefinition,
     KafkaClusterDefinition,
+    SharedReadDefinition,
     TopicDefinition,
 )
 
 _CLASSES: tuple[type[Definition], ...] = (
     TopicDefinition, FamilyDefinition, GroupDefinition, ApplicationDefinition, BrokerGroupDefinition,
-    KafkaClusterDefinition, CopyInDefinition, CopyOutDefinition,
+    KafkaClusterDefinition, CopyInDefinition, CopyOutDefinition, SharedReadDefinition,
 )  # fmt: skip
 DEFINITIONS: dict[str, type[Definition]] = {each.kind: each for each in _CLASSES}

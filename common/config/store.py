@@ -50,6 +50,7 @@ KINDS: Mapping[str, EntryKind] = {
     "kafka": EntryKind(1),
     "copy_in": EntryKind(16),
     "copy_out": EntryKind(16),
+    "shared_read": EntryKind(16),
     "engine": EntryKind(1, followed=False),  # see engine_records.py
     "migration": EntryKind(4, followed=False),  # plans and their states
     "migration_topic": EntryKind(16, followed=False),  # the plan of a topic: at most one

@@ -108,7 +108,10 @@ class ConfigView:
         return self._kinds[kind].names_with(part)
 
     def kafka_cluster(self, name: str) -> KafkaClusterDefinition | None:
-        return self._find("kafka", name, KafkaClusterDefinition.from_value)
+        return self.find(KafkaClusterDefinition, name)
+
+    def find(self, definition: type[D], name: str) -> D | None:
+        return self._find(definition.kind, name, definition.from_value)
 
     def setting(self, name: str) -> dict[str, Any] | None:
         return self._find("setting", name, lambda name, value: dict(value))

@@ -17,6 +17,7 @@ from common.limits import Meter
 from common.limits.quota_slices import QuotaSlices
 from common.names import stored_name
 from common.principals import Principals
+from consumer_proxy.admission.shared_reads import add_shared_reads
 from consumer_proxy.call import Call
 from consumer_proxy.errors import Refused
 from consumer_proxy.response_fields import lease_time, topic_reports
@@ -47,6 +48,7 @@ class AdmittedPull:
     meter: Meter | None  # of the group's rate limit
     origin: Origin  # it must admit the connection
     reply_key: bytes  # of the application, for the tokens of requests
+    sources: bytes  # by which deliveries tell their source; empty unless the group reads a topic on two sides
 
 
 class PullAdmission:
@@ -135,6 +137,7 @@ class PullAdmission:
         definition = self._view.group(group) or GroupDefinition(group)
         topics, left_out = self._topics(principal, call, definition)
         told = topic_reports(left_out)
+        sources = add_shared_reads(self._view, definition, topics)
         return AdmittedPull(
             PullScope(call.group, topics, principal.app),
             told,
@@ -145,6 +148,7 @@ class PullAdmission:
             self._leases.meter(f"group:{group}", definition.rate_messages, definition.rate_bytes),
             principal.origin,
             self._reply_key(principal.app),
+            sources,
         )
 
     def _topics(

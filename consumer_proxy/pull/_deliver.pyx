@@ -11,7 +11,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from consumer_proxy.pull._reply_fields cimport REPLY_FIELDS_SIZE, ReplyKey, put_reply_fields
+from consumer_proxy.pull._reply_fields cimport REPLY_FIELDS_SIZE, ReplyKey, find_source, put_reply_fields
 from consumer_proxy.pull._skip cimport be32, le16, le32, le64, put_be32, put_be64, skip_value
 
 from engine.link.constants cimport (
@@ -190,9 +190,10 @@ cdef unsigned char* put_piece(unsigned char* p, PieceView* piece, uint32_t count
     cdef unsigned char[FIXED_MAX] fixed
     cdef uint32_t fixed_size = fixed_fields(fixed, piece)
     cdef bint leased = fixed_size == FIXED_MAX
-    cdef const unsigned char* at = piece.records
+    cdef const unsigned char *at = piece.records, *source = NULL
     cdef Record record
     cdef uint32_t i, delta
+    cdef uint32_t source_size = find_source(key, piece.token, &source)
     for i in range(count):
         at = read_record(at, piece.records + piece.size, &record, are_sound)
         if not record.is_sound:
@@ -209,16 +210,19 @@ cdef unsigned char* put_piece(unsigned char* p, PieceView* piece, uint32_t count
         p += 3 + record.size
         if record.request != NULL and leased:
             p = put_reply_fields(p, record.request, key)
+        if source_size:
+            memcpy(p, source, source_size)
+            p += source_size
         p[0] = 0
         p += 1
     return p
 
 
 cdef int measure(const unsigned char* p, const unsigned char* end, uint64_t room, uint64_t* used, uint32_t* given,
-                 uint32_t* held, list malformed) except -1:
+                 uint32_t* held, list malformed, const ReplyKey* key) except -1:
     """Count the records that fit into `room` bytes, in order. All pieces are checked either way."""
-    cdef uint32_t pieces, i, k, fixed_size
-    cdef const unsigned char* at
+    cdef uint32_t pieces, i, k, fixed_size, source_size
+    cdef const unsigned char *at, *source = NULL
     cdef bint is_full = False
     cdef uint64_t size
     cdef PieceView piece
@@ -235,6 +239,7 @@ cdef int measure(const unsigned char* p, const unsigned char* end, uint64_t room
         if p == NULL:
             raise PayloadError(f"piece {i} of {pieces} runs past the answer")
         fixed_size = FIXED_MAX if memcmp(piece.token, no_receipt, TOKEN_SIZE) != 0 else FIXED_MAX - RECEIPT_SIZE
+        source_size = find_source(key, piece.token, &source)
         at = piece.records
         for k in range(piece.count):
             at = read_record(at, p, &record, False)
@@ -246,7 +251,7 @@ cdef int measure(const unsigned char* p, const unsigned char* end, uint64_t room
                     malformed.append((i, k))
                     given[0] += 1
                 continue
-            size = <uint64_t> fixed_size + 7 + record.id_size + 3 + record.size + 1
+            size = <uint64_t> fixed_size + 7 + record.id_size + 3 + record.size + 1 + source_size
             if record.request != NULL and fixed_size == FIXED_MAX:
                 size += REPLY_FIELDS_SIZE
             is_full = is_full or used[0] + size > room
@@ -335,7 +340,8 @@ cdef unsigned char* put_results(unsigned char* p, uint32_t code, uint64_t count,
 
 
 def build_reply(seqid, code, bytes payload not None, Py_ssize_t pieces_at, Py_ssize_t codes_at,
-                bytes runs not None, bytes tail not None, uint64_t size_max, bytes reply_key not None=b""):
+                bytes runs not None, bytes tail not None, uint64_t size_max, bytes reply_key not None=b"",
+                bytes sources not None=b""):
     """See deliver.build_reply."""
     cdef const unsigned char* start = <const unsigned char*> PyBytes_AS_STRING(payload)
     cdef Py_ssize_t size = len(payload)
@@ -352,10 +358,13 @@ def build_reply(seqid, code, bytes payload not None, Py_ssize_t pieces_at, Py_ss
     results.codes = start + codes_at
     results.codes_room = <uint64_t> (size - codes_at) // 2
     results.measure()
+    key.data, key.size = <const unsigned char*> PyBytes_AS_STRING(reply_key), <uint32_t> len(reply_key)
+    key.sources, key.sources_size = <const unsigned char*> PyBytes_AS_STRING(sources), <uint32_t> len(sources)
     # REPLY header 16, result field 3, code 7, two list headers 8 each, the ends of both structs 2
     others = 16 + 3 + 7 + 8 + 8 + results.size + <uint64_t> len(tail) + 2
     if pieces_at >= 0:
-        measure(start + pieces_at, end, size_max - others if size_max > others else 0, &used, &given, &held, malformed)
+        measure(start + pieces_at, end, size_max - others if size_max > others else 0, &used, &given, &held, malformed,
+                &key)
     reply = PyBytes_FromStringAndSize(NULL, <Py_ssize_t> (others + used))
     cdef unsigned char* out = <unsigned char*> PyBytes_AS_STRING(reply)
     cdef unsigned char* p = out
@@ -366,7 +375,6 @@ def build_reply(seqid, code, bytes payload not None, Py_ssize_t pieces_at, Py_ss
     memcpy(p + 26, <const unsigned char*> b"\x0f\x00\x02\x0c", 4)
     put_be32(p + 30, given - <uint32_t> len(malformed))
     p += 34
-    key.data, key.size = <const unsigned char*> reply_key, <uint32_t> len(reply_key)
     p = put_pieces(p, start + pieces_at + 4, end, given, not malformed, &key)
     memcpy(p, <const unsigned char*> b"\x0f\x00\x03\x0c", 4)
     put_be32(p + 4, <uint32_t> results.acks)

@@ -1,17 +1,26 @@
 """Builds the Thrift reply from an answer's pieces. The reference of _deliver.pyx, equal byte for byte."""
 
 import struct
+from typing import NamedTuple
 
 from common.reply_token import bind_token
 from consumer_proxy.pull.reply_format import ACK_SENTENCES, ACK_SENTENCES_MAX, LOCAL, REFUSED, RUN
 from consumer_proxy.pull.skip import STRING, fields
+from consumer_proxy.response_fields import SOURCE_HEAD
 from engine.link.errors import PayloadError
 from engine.link.pieces import AnswerPiece, read_pieces
-from engine.link.receipt import NO_TOKEN, encode_receipt
+from engine.link.receipt import NO_TOKEN, encode_receipt, queue_of_token
 from engine.link.record import REPLY_BY_AT, REPLY_TOKEN_SIZE, StoredRecord, read_record
 
 HEADER = b"\x80\x01\x00\x02\x00\x00\x00\x04pull"
 RESULT = b"\x0c\x00\x00"
+
+
+class ReplyKeys(NamedTuple):
+    """What all deliveries of a reply need. Attributes: sources: field 10 of a Delivery, by topic hash."""
+
+    reply_key: bytes
+    sources: dict[int, bytes]
 
 
 def build_reply(
@@ -24,6 +33,7 @@ def build_reply(
     tail: bytes,
     size_max: int,
     reply_key: bytes = b"",
+    sources: bytes = b"",
 ) -> tuple[bytes, int, int, list[tuple[int, int]]]:
     """Build the whole REPLY message of one pull; returns how many of the answer's records it carries.
 
@@ -38,6 +48,7 @@ def build_reply(
         runs: the answer to each ack, in order (reply_format.RUN), as made by `merge_acks`.
         tail: fields 4 and up of the PullResponse, encoded.
         reply_key: of the application, for the tokens of requests; only a reply without messages may leave it out.
+        sources: rows of response_fields.SOURCE_HEAD: what leased deliveries of a topic tell of their source.
     Returns:
         (message, records given, records held, malformed records). A malformed record's message is not one whole
         Thrift struct, so that clients would read what comes after it as fields of the reply. It is left out and counts
@@ -52,13 +63,14 @@ def build_reply(
     end = b"\x0f\x00\x03\x0c" + struct.pack(">I", acks) + results + tail + b"\0\0"
     room = size_max - len(head) - 8 - len(end)
     malformed: list[tuple[int, int]] = []
-    given, held = _deliveries(payload, pieces_at, room, malformed, reply_key) if pieces_at >= 0 else ([], 0)
+    keys = ReplyKeys(reply_key, sources_of(sources))
+    given, held = _deliveries(payload, pieces_at, room, malformed, keys) if pieces_at >= 0 else ([], 0)
     message = b"".join([head, b"\x0f\x00\x02\x0c", struct.pack(">I", len(given)), *given, end])
     return message, len(given) + len(malformed), held, malformed
 
 
 def _deliveries(
-    payload: bytes, at: int, room: int, malformed: list[tuple[int, int]], reply_key: bytes
+    payload: bytes, at: int, room: int, malformed: list[tuple[int, int]], keys: ReplyKeys
 ) -> tuple[list[bytes], int]:  # fmt: skip
     given: list[bytes] = []
     held = 0
@@ -70,7 +82,7 @@ def _deliveries(
                 if not is_full:
                     malformed.append((number, index))
                 continue
-            delivery = _delivery(piece, index, record, message_id, reply_key)
+            delivery = _delivery(piece, index, record, message_id, keys)
             is_full = is_full or len(delivery) > room
             if not is_full:
                 room -= len(delivery)
@@ -78,7 +90,7 @@ def _deliveries(
     return given, held
 
 
-def _delivery(piece: AnswerPiece, index: int, record: StoredRecord, message_id: bytes, reply_key: bytes) -> bytes:
+def _delivery(piece: AnswerPiece, index: int, record: StoredRecord, message_id: bytes, keys: ReplyKeys) -> bytes:
     receipt = b"" if piece.token == NO_TOKEN else encode_receipt(piece.token, piece.first_delta + index & 0xFFFFFFFF)
     offset = piece.first_offset + index & 0xFFFFFFFF_FFFFFFFF
     return b"".join(
@@ -89,10 +101,22 @@ def _delivery(piece: AnswerPiece, index: int, record: StoredRecord, message_id: 
             struct.pack(">BHI", 11, 6, len(message_id)) + message_id,
             b"\x0c\x00\x07"
             + record.message
-            + (_reply_fields(record.reply_token, reply_key) if receipt else b"")
+            + (_reply_fields(record.reply_token, keys.reply_key) if receipt else b"")
+            + keys.sources.get(queue_of_token(piece.token)[0], b"")
             + b"\0",
         ]
     )
+
+
+def sources_of(table: bytes) -> dict[int, bytes]:
+    """The table of sources by topic hash; the first row of a topic counts."""
+    found: dict[int, bytes] = {}
+    at = 0
+    while at < len(table):
+        hashed, size = SOURCE_HEAD.unpack_from(table, at)
+        at += SOURCE_HEAD.size + size
+        found.setdefault(hashed, table[at - size : at])
+    return found
 
 
 def _reply_fields(token: bytes, reply_key: bytes) -> bytes:

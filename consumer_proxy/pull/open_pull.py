@@ -25,12 +25,13 @@ class OpenPull:
         earlier: the connection's pull before this one, while its reply may still be unsent.
         reply_key: key of the reply tokens in the deliveries.
         told: fields 7 and 8 of the response: topics that are not defined, the lease time that the call left open.
+        sources: table of the deliveries' sources; empty: they have none.
         was_held: whether the rate limit has held the call once.
     """
 
     __slots__ = (
         "acked", "call", "connection", "deadline_s", "earlier", "handle", "held", "meter", "position_read", "reply_end",
-        "reply_key", "scope", "started_s", "tick", "told", "was_held",
+        "reply_key", "scope", "sources", "started_s", "tick", "told", "was_held",
     )  # fmt: skip
 
     def __init__(self, connection: Any, call: Call, started_s: float, deadline_s: float) -> None:
@@ -45,7 +46,7 @@ class OpenPull:
         self.acked: PullAnswer = NOTHING
         self.meter: Meter | None = None
         self.held = NO_ACKS.encoded
-        self.told = self.reply_key = b""
+        self.told = self.reply_key = self.sources = b""
         self.was_held = False
         self.reply_end = 0
         self.earlier: OpenPull | None = None

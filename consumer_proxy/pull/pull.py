@@ -156,7 +156,7 @@ class Pulls:
             return
         admitted = self._admission.admit(call, pull.connection)
         pull.connection.trust()
-        pull.scope, pull.reply_key = admitted.scope, admitted.reply_key
+        pull.scope, pull.reply_key, pull.sources = admitted.scope, admitted.reply_key, admitted.sources
         max_messages, max_bytes = call.max_messages, call.max_bytes
         if admitted.meter is not None and max_messages:
             budget = PullBudget(max_messages, max_bytes)
@@ -245,6 +245,7 @@ class Pulls:
             end,
             REPLY_BYTES_MAX,
             pull.reply_key,
+            pull.sources,
         )
         if given < held:
             if read is not None and read.ask_for_less():

@@ -12,14 +12,14 @@ from engine.delivery import filters, progress
 from engine.delivery.creations import TOPIC, Creations
 from engine.delivery.group_moves import GroupMoves
 from engine.delivery.native import FORM, DeliveryForm
-from engine.delivery.policy import DEFAULT, KEY, GroupPolicy
+from engine.delivery.policy import DEFAULT, KEY, GroupPolicy, begins_later
 from engine.delivery.progress import Progress
 from engine.delivery.queue_cursor import QueueCursor
 from engine.delivery.receipt import topic_hash
 from engine.delivery.settings import DeliverySettings
 from engine.delivery.subscription import Subscription
 from engine.errors import EngineError, UnknownTopicError
-from engine.link.pull import AT_TIME, LATEST, PullRequest
+from engine.link.pull import AT_TIME, PullRequest
 from engine.log.growth import QueueGrowth
 from engine.log.port import DeliveryLog
 from engine.log.types import Topic
@@ -229,7 +229,7 @@ class Group:
         if topic.queues < SPARSE_QUEUES_MIN or is_whole or self.policy.order == KEY:
             return self.cursors(topic, start)
         used = self._store.used_queues(topic.id) | self._stored.get(topic.id, {}).keys()
-        if len(used) >= topic.queues or (start in (LATEST, AT_TIME) and self._is_fresh(topic)):
+        if len(used) >= topic.queues or (begins_later(topic.name, start) and self._is_fresh(topic)):
             return self.cursors(topic, start)
         slots = self._slots.get(topic.id, [])
         slots += [None] * (topic.queues - len(slots))
@@ -358,7 +358,7 @@ class Group:
         if stored is not None:
             self._on_resumed(cursor, progress.decode(stored))
             cursor.see(first_offset, end_offset)
-        elif start in (LATEST, AT_TIME):
+        elif begins_later(topic.name, start):
             cursor.next_offset, cursor.floor = end_offset, floor
             if start == AT_TIME:
                 cursor.next_offset = self._store.offset_at_time(topic.id, queue, self.policy.start_at_ms)

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from common.retry import DEFAULT_RETRY, Retry
-from engine.link.pull import AT_TIME, EARLIEST
+from common.shared_reads import is_hidden_topic
+from engine.link.pull import AT_TIME, EARLIEST, LATEST
 
 NONE, KEY, QUEUE = range(3)
 """Order: none; one message per key in flight; one range per queue in flight."""
@@ -80,3 +81,8 @@ class Defaults:
 
 
 DEFAULTS = Defaults()
+
+
+def begins_later(topic: str, start: int) -> bool:
+    """Whether a group that begins at `start` may pass over messages. All those of its hidden topics were given to it."""
+    return start in (LATEST, AT_TIME) and not is_hidden_topic(topic)

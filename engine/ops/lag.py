@@ -32,6 +32,7 @@ CURSORS_PER_FRESH = 2000
 """Cursors (queues times groups) per FRESH_MS. Each costs microseconds, so larger topics are computed less often."""
 KEPT_MS = 60_000
 """Time without a request after which a breaker is forgotten."""
+LAGS_RULE = 'DEPTH: lags: use {"topic", "group"}'
 RULE = 'DEPTH: send {"topics": [{"name", "groups", "messages", "bytes", "age_ms"}]}'
 
 
@@ -79,6 +80,7 @@ class LagBreakers:
     def handle(self, peer: Peer, request_id: int, payload: bytes) -> None:
         """Answer whether each topic accepts sends, or why not."""
         answer = self.answer(payload, self._clock.monotonic_ms())
+        answer |= self._lags(payload)
         peer.send_frame(layout.DEPTH, request_id, layout.OK, json_answer(answer))
 
     def answer(self, payload: bytes, now_ms: int) -> dict:
@@ -86,6 +88,23 @@ class LagBreakers:
         reasons = [self._reason(asked, now_ms) for asked in _parse(payload)]
         self._sweep(now_ms)
         return {"topics": [reason and vars(reason) for reason in reasons]}
+
+    def _lags(self, payload: bytes) -> dict:
+        """Per queue the messages that a group has not acknowledged, and their estimated bytes, if the request asks.
+
+        Messages on their way to the dead-letter queue count: they are not acknowledged yet.
+        """
+        if b'"lags"' not in payload or (asked := json.loads(payload).get("lags")) is None:
+            return {}
+        if not isinstance(asked, dict) or asked.keys() != {"topic", "group"}:
+            raise RequestError(LAGS_RULE)
+        topic, group = checked_name(asked["topic"], "topic"), checked_name(asked["group"], "group")
+        known = self._store.topic(topic)
+        if known is None:
+            return {"lags": []}
+        found = [*self._queue_lags(known, group)]
+        sizes = [newest_record_bytes(self._store, known.id, each.queue) if each.lag else 0 for each in found]
+        return {"lags": [[each.lag, each.lag * size] for each, size in zip(found, sizes, strict=True)]}
 
     def _reason(self, asked: AskedTopic, now_ms: int) -> Reason | None:
         kept = self._kept.setdefault(asked.name, _TopicBreaker())

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 
 from common.clock import Clock
+from common.config.definitions import TopicDefinition
 from common.config.errors import ConfigError, EntryNotFound, StoreUnavailable, VersionConflict
 from common.config.store import ConfigStore
 from common.kafka.base import KafkaDriver
@@ -15,7 +16,7 @@ from engine.link.errors import LinkError
 from kafka_bridge.connecting import connection_of
 from kafka_bridge.copy_in.engine_queues import Connect, EngineQueues, Groups
 from kafka_bridge.copy_in.plan import CopyPlan
-from kafka_bridge.copy_in.run import CopyRun
+from kafka_bridge.copy_in.run import CopyRun, PartitionsCopy
 from kafka_bridge.copy_in.standstills import WHOLE, Standstill, Standstills
 
 limited = LimitedLog(logging.getLogger("penstock.kafka_bridge"))
@@ -45,11 +46,13 @@ class TopicCopier:
         is_claimed: whether this process copies the topic; otherwise another bridge does.
     """
 
+    entry_kind = TopicDefinition.kind
+
     def __init__(self, plan: CopyPlan, tools: CopyTools) -> None:
         self.plan, self._tools = plan, tools
         self._standstills = Standstills(tools.clock)
         self._stopping = threading.Event()
-        self._run: CopyRun | None = None
+        self._run: PartitionsCopy | None = None
         self._stored = self._skipped = 0
         self.is_claimed = False
         self._thread = threading.Thread(target=self._keep, name=f"copy {plan.topic}", daemon=True)
@@ -84,8 +87,7 @@ class TopicCopier:
     def _keep(self) -> None:
         while not self._stopping.is_set():
             self._stopping.wait(self._try())
-        with suppress(ConfigError, OSError):
-            self._tools.store.release(self.plan.claim)
+        self._release()
 
     def _try(self) -> float:
         """Copy until an error or the end; returns the pause before the next try."""
@@ -99,11 +101,18 @@ class TopicCopier:
         except (KafkaFault, ConfigError, LinkError, OSError) as fault:
             if self._standstills.note(WHOLE, str(fault)):
                 limited.warning("topic=%s: the copy stands still: %s", self.plan.topic, fault)
-            return LOGIN_BACKOFF_S if isinstance(fault, LoginRefused) else BACKOFF_S
+            return self._pause_after(fault)
         except Exception as fault:
             limited.exception("topic=%s: internal error while copying", self.plan.topic)
             self._standstills.note(WHOLE, f"internal error: {fault}")
             return LOGIN_BACKOFF_S
+
+    def _pause_after(self, fault: Exception) -> float:
+        return LOGIN_BACKOFF_S if isinstance(fault, LoginRefused) else BACKOFF_S
+
+    def _release(self) -> None:
+        with suppress(ConfigError, OSError):
+            self._tools.store.release(self.plan.claim)
 
     def _claim(self) -> bool:
         """Claim the copy. While the store is away it goes on without: a lost claim costs work, never exactness."""
@@ -129,8 +138,7 @@ class TopicCopier:
 
         with closing(EngineQueues(plan.stored, plan.durability, groups, tools.connect)) as queues:
             driver = tools.drivers(plan.cluster)
-            run = CopyRun(plan, driver, connection_of(plan.cluster), queues, self._standstills, self._grow, is_ended)
-            self._run = run
+            self._run = run = self._new_run(driver, queues, is_ended)
             try:
                 run.run()
             finally:
@@ -138,19 +146,23 @@ class TopicCopier:
                 self._stored, self._skipped = self._stored + run.stored, self._skipped + run.skipped
                 run.close()
 
+    def _new_run(self, driver: KafkaDriver, queues: EngineQueues, is_ended: Callable[[], bool]) -> PartitionsCopy:
+        plan = self.plan
+        return CopyRun(plan, driver, connection_of(plan.cluster), queues, self._standstills, self._grow, is_ended)
+
     def _grow(self, partitions: int) -> None:
-        """Make the topic's definition have at least so many queues, by compare-and-set. Raises ConfigError."""
+        """Make the topic's entry have at least so many queues, by compare-and-set. Raises ConfigError."""
         store, name = self._tools.store, self.plan.topic
         for _ in range(RACES_MAX):
-            found = store.get("topic", name)
+            found = store.get(self.entry_kind, name)
             if found is None:
                 raise EntryNotFound(
-                    f'topic "{name}": it has no entry of its own, so its queues cannot follow the partitions in Kafka: '
+                    f'{self.entry_kind} "{name}": it has no entry of its own, so its queues cannot follow the partitions in Kafka: '
                     "create it"
                 )
             if found.value.get("queues", 0) >= partitions:
                 return
             with suppress(VersionConflict):
-                store.put("topic", name, {**found.value, "queues": partitions}, found.version)
+                store.put(self.entry_kind, name, {**found.value, "queues": partitions}, found.version)
                 limited.info("topic=%s: %d queues, as many as Kafka has partitions", name, partitions)
                 return

@@ -2,13 +2,16 @@
 
 import logging
 import threading
+from collections.abc import Callable
 
 from common.config.view import ConfigView
 from common.readiness import Note
 from kafka_bridge.copy_in.copier import CopyTools, TopicCopier
-from kafka_bridge.copy_in.plan import plans_of
+from kafka_bridge.copy_in.plan import CopyPlan, plans_of
 from kafka_bridge.copy_in.standstills import WHOLE, Standstill
 
+FindPlans = Callable[[ConfigView], dict[str, CopyPlan]]
+NewCopier = Callable[[CopyPlan, CopyTools], TopicCopier]
 log = logging.getLogger("penstock.kafka_bridge")
 JOIN_S = 60.0
 FOLLOW_S = 30.0
@@ -16,10 +19,18 @@ FOLLOW_S = 30.0
 
 
 class InCopies:
-    """Begins at once. A copy whose plan has changed ends before its successor begins."""
+    """Begins at once. A copy whose plan has changed ends before its successor begins.
 
-    def __init__(self, view: ConfigView, tools: CopyTools) -> None:
+    Args:
+        find_plans: the copies that the configuration asks for, by topic of the engine.
+        new_copier: begins one of them.
+    """
+
+    def __init__(
+        self, view: ConfigView, tools: CopyTools, find_plans: FindPlans = plans_of, new_copier: NewCopier = TopicCopier
+    ) -> None:
         self._view, self._tools = view, tools
+        self._plans_of, self._new_copier = find_plans, new_copier
         self._copiers: dict[str, TopicCopier] = {}
         self._changed, self._is_stopping = threading.Event(), False
         self._changed.set()
@@ -58,7 +69,7 @@ class InCopies:
                 log.exception("internal error while the copies follow the configuration")
 
     def _adapt(self) -> None:
-        wanted = plans_of(self._view)
+        wanted = self._plans_of(self._view)
         outdated = [each for each in self.all if wanted.get(each.plan.topic) != each.plan]
         for each in outdated:
             each.stop()
@@ -71,7 +82,7 @@ class InCopies:
         for topic, plan in wanted.items():
             if topic not in self._copiers and not self._is_stopping:
                 log.info("topic=%s: copied from topic %s of kafka %s", topic, plan.kafka_topic, plan.cluster.name)
-                self._copiers[topic] = TopicCopier(plan, self._tools)
+                self._copiers[topic] = self._new_copier(plan, self._tools)
 
 
 def shown(standstills: list[Standstill]) -> str:

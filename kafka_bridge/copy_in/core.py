@@ -16,6 +16,7 @@ from kafka_bridge.copy_in.native import PackTarget, pack
 
 BATCH_BYTES_MAX = 1 << 20
 """Records of one batch; the last one may pass it."""
+LEFT_OUT = "leave it out by `penstock kafka accept {topic} --partition {number} --skip {offset} --reason TEXT`"
 
 
 class Begin(NamedTuple):
@@ -90,18 +91,22 @@ class PartitionCopy:
 
     Args:
         state: of the queue, whose source is `source`.
+        remedy: what to do about a record that cannot be copied, with {topic}, {number} of the partition and {offset}.
     Attributes:
         position: where reading continues; records that are not copied move it, too.
         stored, skipped: records since the beginning.
         fault: why the record at the front cannot be copied; empty: it can.
     """
 
-    def __init__(self, partition: Partition, source: ForeignSource, state: SourceState, target: PackTarget) -> None:
+    def __init__(
+        self, partition: Partition, source: ForeignSource, state: SourceState, target: PackTarget, remedy: str = ""
+    ) -> None:
         self.partition, self._source, self._target = partition, source, target
         self.topic_id, self.number, self.next = state.topic_id, state.number, state.next
         self.position = state.next
         self.stored = self.skipped = 0
         self.fault = ""
+        self._remedy = remedy or LEFT_OUT
         self._fetched: deque[Records] = deque()
         self._first = 0
         self._in_flight = 0
@@ -137,8 +142,10 @@ class PartitionCopy:
                 offset = records.offsets[packed.following]
                 self.fault = (
                     f"kafka topic {quoted(self.partition.topic)} partition {self.partition.number} offset {offset:,}: "
-                    f"{packed.fault}: leave it out by `penstock kafka accept {self._target.topic.decode()} --partition "
-                    f"{self.partition.number} --skip {offset} --reason TEXT`"
+                    f"{packed.fault}: "
+                    + self._remedy.format(
+                        topic=self._target.topic.decode(), number=self.partition.number, offset=offset
+                    )
                 )
                 return None
             if packed.following == len(records.offsets):

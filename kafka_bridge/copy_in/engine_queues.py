@@ -8,8 +8,9 @@ from common.names import split_stored_name
 from common.placement import Placement, topic_hash
 from engine.client import copied
 from engine.client.admin import AdminError
+from engine.client.backlog import QueueBacklog, backlogs
 from engine.client.blocking import Address, LeadingLink
-from engine.link.codes import OK
+from engine.link.codes import OK, UNKNOWN_TOPIC
 from engine.link.copy import Copied, CopyPart, ForeignSource, SourceState
 from engine.link.operations import TOPIC
 from engine.link.topic import encode_topics
@@ -70,24 +71,43 @@ class EngineQueues:
 
     def begin(self, group: str, queue: int, source: ForeignSource, start: int) -> SourceState:
         """Accept the first source of a queue. Raises AdminError, also when another copier was faster; OSError."""
-        return copied.accept(
-            self._links[group], self._topic, queue, source, start=start, replaces=0, reason=START_REASON
-        )
+        return self.accept(group, queue, source, start, 0, START_REASON)
 
-    def pass_over(
-        self, group: str, queue: int, source: ForeignSource, number: int, next_offset: int, start: int
-    ) -> SourceState:
-        """Go on at a later offset of the same source, as nothing below it is to be copied.
+    def accept(
+        self, group: str, queue: int, source: ForeignSource, start: int, replaces: int, reason: str,
+        next_offset: int | None = None,
+    ) -> SourceState:  # fmt: skip
+        """Accept another source in place of that with the number `replaces`, or the first one of the queue.
 
         Args:
-            number, next_offset: the queue's state, as its copier knows it.
+            next_offset: the next offset that the queue must have; None: any.
         Raises:
-            AdminError: also when another copier has gone on meanwhile. OSError, LinkError.
+            AdminError: also when another copier was faster. OSError, LinkError.
         """
         return copied.accept(
-            self._links[group], self._topic, queue, source, start=start, replaces=number, reason=PASSED_REASON,
+            self._links[group], self._topic, queue, source, start=start, replaces=replaces, reason=reason,
             next_offset=next_offset,
         )  # fmt: skip
+
+    def ends_elsewhere(self, group: str, queue: int, source: ForeignSource) -> list[int]:
+        """Where other broker groups, which had the queue before, have ended the copy of this source."""
+        found = []
+        for other in self.groups - {group}:
+            try:
+                state = self.states(other, [queue])[queue]
+            except AdminError as error:
+                if error.code != UNKNOWN_TOPIC:
+                    raise
+                continue
+            found += [state.next] if state.source == source else []
+        return found
+
+    def lags(self, group: str, reader: str) -> list[QueueBacklog]:
+        """Per queue, what the consumer group `reader` has not acknowledged at a broker group.
+
+        Empty while the broker group does not have the topic. Raises AdminError, OSError, LinkError.
+        """
+        return backlogs(self._links[group], split_stored_name(self._topic)[0], reader)
 
     def copy(self, group: str, parts: Sequence[CopyPart]) -> list[Copied]:
         """Store the parts of a group's queues, as durable as the topic asks. Raises AdminError, OSError, LinkError."""

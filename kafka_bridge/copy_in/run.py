@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from typing import Protocol
 
 from common.config.errors import StoreUnavailable
 from common.kafka.base import EARLIEST, END, ClusterAdmin, KafkaDriver, KafkaTopic, PartitionReader, ReaderOptions
@@ -18,11 +19,10 @@ from common.kafka.records import Partition
 from common.limited_log import LimitedLog
 from common.quoting import quoted
 from engine.client.admin import AdminError
-from engine.link.codes import UNKNOWN_TOPIC
 from engine.link.copy import ForeignSource, SourceState
 from engine.link.errors import LinkError
 from kafka_bridge.copy_in.core import After, Begin, Continue, Halt, PartitionBounds, PartitionCopy, first_step
-from kafka_bridge.copy_in.engine_queues import EngineQueues
+from kafka_bridge.copy_in.engine_queues import PASSED_REASON, EngineQueues
 from kafka_bridge.copy_in.native import PackTarget
 from kafka_bridge.copy_in.plan import CopyPlan
 from kafka_bridge.copy_in.standstills import WHOLE, Standstills
@@ -39,6 +39,20 @@ appended after the question, so records of a topic that was made again could pas
 PASS_S = 60.0
 """Interval at which positions are moved over what Kafka has deleted and held nothing to copy. Retention works in minutes."""
 ENGINE_FAULTS = (AdminError, LinkError, OSError)
+
+
+class PartitionsCopy(Protocol):
+    """A run of a copier."""
+
+    @property
+    def stored(self) -> int: ...
+
+    @property
+    def skipped(self) -> int: ...
+
+    def run(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class CopyRun:
@@ -159,7 +173,7 @@ class CopyRun:
             source, partition = self._source(queue), self._partition(queue)
             step = first_step(self._plan.topic, partition, state, source, bounds[queue], self._first_offset(queue))
             if isinstance(step, Begin):
-                start = max([step.start, *self._elsewhere(group, queue, source)])
+                start = max([step.start, *self._queues.ends_elsewhere(group, queue, source)])
                 state = self._queues.begin(group, queue, source, start)
                 log.info("topic=%s queue=%d: the copy begins at offset %d", self._plan.topic, queue, start)
                 step = Continue(state.next)
@@ -171,19 +185,6 @@ class CopyRun:
             self._copies[queue] = PartitionCopy(partition, source, state, target)
             self._away.discard(queue)
             self._standstills.clear(queue)
-
-    def _elsewhere(self, group: str, queue: int, source: ForeignSource) -> list[int]:
-        """Where other broker groups, which had the queue before, have ended the copy of this source."""
-        found = []
-        for other in self._queues.groups - {group}:
-            try:
-                state = self._queues.states(other, [queue])[queue]
-            except AdminError as error:
-                if error.code != UNKNOWN_TOPIC:
-                    raise
-                continue
-            found += [state.next] if state.source == source else []
-        return found
 
     def _first_offset(self, partition: int) -> int:
         offsets = self._plan.first_offsets
@@ -262,8 +263,8 @@ class CopyRun:
             for queue in queues:
                 copy = self._copies[queue]
                 try:
-                    state = self._queues.pass_over(
-                        group, queue, self._source(queue), copy.number, copy.next, copy.position
+                    state = self._queues.accept(
+                        group, queue, self._source(queue), copy.position, copy.number, PASSED_REASON, copy.next
                     )
                 except ENGINE_FAULTS as fault:
                     self._lose(group, [queue], fault)

@@ -1,4 +1,4 @@
-"""Definitions of topics, families, groups, applications, Kafka clusters and copies, with the bounds of their settings."""
+"""Definitions of topics, families, groups, applications, Kafka clusters, copies and dual reads, with their settings' bounds."""
 
 from common.config.definitions.application import (
     DEAD_LETTERS,
@@ -16,6 +16,7 @@ from common.config.definitions.copies import COPIES_MAX, CopyDefinition, CopyInD
 from common.config.definitions.group import ON_FAILURE, GroupDefinition
 from common.config.definitions.kafka import CLUSTERS_MAX, KafkaClusterDefinition
 from common.config.definitions.moves import FENCE_MS_MAX, CutRecord, Fence
+from common.config.definitions.shared_read import SHARED_READS_MAX, SharedReadDefinition
 from common.config.definitions.topic import (
     DELAY_MS_MAX,
     DURABILITIES,
@@ -45,6 +46,7 @@ __all__ = [
     "REQUIRED_GROUPS_MAX",
     "RETENTION_MS_MAX",
     "SEND",
+    "SHARED_READS_MAX",
     "ApplicationDefinition",
     "CopyDefinition",
     "CopyInDefinition",
@@ -56,5 +58,6 @@ __all__ = [
     "GroupDefinition",
     "KafkaClusterDefinition",
     "Key",
+    "SharedReadDefinition",
     "TopicDefinition",
 ]

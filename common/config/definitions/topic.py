@@ -21,6 +21,8 @@ from common.dead_letters import PREFIX_RULE, is_dead_letter_topic
 from common.ids import ID_WINDOW_MS_MAX
 from common.limits.depth import Bounds
 from common.quoting import listed
+from common.shared_reads import PREFIX_RULE as HIDDEN_RULE
+from common.shared_reads import is_hidden_topic
 
 DURABILITIES = ("memory", "fsync", "replicated", "replicated_fsync")
 KAFKA_DURABILITIES = ("memory", "replicated")
@@ -191,6 +193,8 @@ class TopicDefinition(Definition):
         name = checks.own_name()
         if is_dead_letter_topic(name):
             checks.fault("name", PREFIX_RULE)
+        if is_hidden_topic(name):
+            checks.fault("name", HIDDEN_RULE)
         return name
 
     @classmethod
@@ -270,6 +274,8 @@ class FamilyDefinition(TopicDefinition):
         name = checks.own_family()
         if is_dead_letter_topic(name):
             checks.fault("name", PREFIX_RULE)
+        if is_hidden_topic(name):
+            checks.fault("name", HIDDEN_RULE)
         return name
 
     def check_together(self, checks: Checks) -> None:

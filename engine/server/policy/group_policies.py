@@ -1,6 +1,8 @@
 """Policies of groups, from the configuration that the engine follows."""
 
-from common.config.definitions import ON_FAILURE, ORDERS
+from common.config import ConfigView
+from common.config.definitions import ON_FAILURE, ORDERS, GroupDefinition, SharedReadDefinition
+from common.shared_reads import hidden_topic
 from engine.delivery.policy import DEFAULT, UNREAD, GroupPolicy, unread
 from engine.link.pull import start_of
 from engine.server.policy.config_follower import ConfigFollower
@@ -35,10 +37,20 @@ class ConfiguredPolicies:
             found.attempts_max,
             found.retry,
             found.invisible_ms,
-            found.filters,
+            _filters(view, found),
             found.start_at_ms,
             found.paused,
             ORDERS.index(found.order),
             ON_FAILURE.index(found.on_failure),
             start=start_of(found.start, found.start_at_ms),
         )
+
+
+def _filters(view: ConfigView, group: GroupDefinition) -> dict[str, str]:
+    """The group's filters by topic; a hidden topic has that of the topic whose messages it holds."""
+    found = group.filters
+    for topic in group.topic_filters:
+        hidden = hidden_topic(group.name, topic)
+        if topic in found and view.find(SharedReadDefinition, hidden) is not None:
+            found[hidden] = found[topic]
+    return found

@@ -1,7 +1,9 @@
 """Retention of topics, from the configuration that the engine follows."""
 
 from common.config import ConfigView
+from common.config.definitions import SharedReadDefinition
 from common.dead_letters import group_of, is_dead_letter_topic
+from common.shared_reads import is_hidden_topic
 from engine.log.read.retentions import NONE, OWN, Retention
 from engine.server.policy.config_follower import ConfigFollower
 
@@ -39,6 +41,8 @@ class ConfiguredRetention:
             return None if self._is_configured else NONE
         if is_dead_letter_topic(topic):
             return _of_dead_letters(view, group_of(topic))
+        if is_hidden_topic(topic):
+            return _of_hidden_topic(view, topic)
         found = view.topic(topic)
         if found is None:
             return NONE if view.topic_was_deleted(topic) else None
@@ -56,3 +60,12 @@ def _of_dead_letters(view: ConfigView, name: str) -> Retention | None:
     if view.is_unreadable("group", name):
         return None
     return NONE if view.was_deleted("group", name) else UNDEFINED_GROUP
+
+
+def _of_hidden_topic(view: ConfigView, name: str) -> Retention | None:
+    """That of the topic which the group pulls; its own settings are none of a hidden topic."""
+    shared = view.find(SharedReadDefinition, name)
+    if shared is None:
+        return NONE if view.was_deleted(SharedReadDefinition.kind, name) else None
+    topic = view.topic(shared.topic)
+    return None if topic is None else Retention(topic.retention_ms, topic.retention_bytes)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.contract import Message
+from common.placement import topic_hash
 from common.reply_token import bind_token
 from consumer_proxy.pull import deliver as deliver_pure
 from consumer_proxy.pull import native
@@ -17,6 +18,7 @@ from consumer_proxy.pull.reply_format import (
     REPLY_BYTES_MAX,
     RUN,
 )
+from consumer_proxy.response_fields import source_row
 from engine.link.errors import PayloadError
 from tests.unit.consumer_proxy.contract import decode_reply, encode
 from tests.unit.consumer_proxy.pieces import answer, piece, pieces_at, receipt, record, token
@@ -97,6 +99,22 @@ def test_a_read_by_position_shows_no_token_so_that_it_cannot_answer(twin):
 def test_a_record_too_short_for_its_token_is_damaged(twin, assigned):
     with pytest.raises(PayloadError):
         reply(twin, [piece([record(b"", assigned, b"t" * 39)])])
+
+
+def test_deliveries_of_a_topic_in_the_table_tell_their_source(twin):
+    table = source_row(b"orders", "engine") + source_row(b"hidden", "kafka:main")
+    orders, hidden = topic_hash(b"orders"), topic_hash(b"hidden")
+    pieces = [
+        piece([record(stored(), ID)] * 2, of=token(topic_hash=hidden)), piece([record(stored(), ID)], of=token(topic_hash=orders)),
+        piece([record(stored(), ID)], of=token(topic_hash=9)), piece([record(stored(), ID)], of=bytes(48)),
+    ]  # fmt: skip
+    payload = answer(pieces, ())
+    given = (7, 0, payload, pieces_at(()), 4, b"", b"")
+    frame, given_count, held, _ = twin.build_reply(*given, REPLY_BYTES_MAX, REPLY_KEY, table)
+    found = [each.source for each in decode_reply(frame)[1].deliveries]
+    assert found == ["kafka:main", "kafka:main", "engine", None, None] and given_count == held == 5
+    _, given_count, held, _ = twin.build_reply(*given, len(frame) - 1, REPLY_KEY, table)
+    assert (given_count, held) == (4, 5), "the source is in the size"
 
 
 def test_several_pieces_keep_their_order(twin):

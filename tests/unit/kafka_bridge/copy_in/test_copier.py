@@ -292,7 +292,7 @@ def test_a_copier_that_was_overtaken_passes_over_nothing(desk, monkeypatch):
         desk.wait_for(0, FIRST)
         bridge.close(5)
         with pytest.raises(AdminError) as refused:
-            queues.pass_over("main", 0, source_of("memory", desk.kafka_topic(), 0), 1, 40, 45)
+            queues.accept("main", 0, source_of("memory", desk.kafka_topic(), 0), 45, 1, PASSED_REASON, 40)
         assert refused.value.code == SOURCE_MOVED
     assert desk.state(0).next == len(FIRST)
 

@@ -1,0 +1,44 @@
+"""The thread that keeps the bridge a member of one group on Kafka, for one topic, and joins again after every error."""
+
+from collections.abc import Callable
+
+from common.config.definitions import SharedReadDefinition
+from common.kafka.base import KafkaDriver
+from common.kafka.errors import KafkaRefusal, LoginRefused, PositionOutOfRange
+from kafka_bridge.connecting import connection_of
+from kafka_bridge.copy_in.copier import BACKOFF_S, CopyTools, TopicCopier
+from kafka_bridge.copy_in.engine_queues import EngineQueues
+from kafka_bridge.copy_in.plan import CopyPlan
+from kafka_bridge.shared_read.run import SharedRun
+from kafka_bridge.shared_read.tallies import SharedTallies
+
+REJOIN_S = 30.0
+"""Pause after what only an operator or the cluster can change: each attempt to join disturbs the group's members."""
+
+
+class SharedCopier(TopicCopier):
+    """As a TopicCopier, but without a claim: any number of bridges share the partitions by the group's rebalances."""
+
+    entry_kind = SharedReadDefinition.kind
+
+    def __init__(self, plan: CopyPlan, tools: CopyTools) -> None:
+        self.tallies = SharedTallies()
+        super().__init__(plan, tools)
+
+    def _claim(self) -> bool:
+        return True
+
+    def _is_lost(self) -> bool:
+        return False
+
+    def _release(self) -> None:
+        """Nothing is claimed."""
+
+    def _pause_after(self, fault: Exception) -> float:
+        return REJOIN_S if isinstance(fault, KafkaRefusal | LoginRefused | PositionOutOfRange) else BACKOFF_S
+
+    def _new_run(self, driver: KafkaDriver, queues: EngineQueues, is_ended: Callable[[], bool]) -> SharedRun:
+        plan = self.plan
+        return SharedRun(
+            plan, driver, connection_of(plan.cluster), queues, self._standstills, self._grow, is_ended, self.tallies
+        )

@@ -1,0 +1,21 @@
+"""All copies from Kafka into the engine: those for all groups, and those for one. They are followed and ended together."""
+
+from common.config.view import ConfigView
+from kafka_bridge.copy_in.copier import CopyTools, TopicCopier
+from kafka_bridge.copy_in.copies import InCopies
+from kafka_bridge.copy_in.plan import CopyPlan, plans_of
+from kafka_bridge.shared_read.copier import SharedCopier
+from kafka_bridge.shared_read.plan import shared_plans_of
+
+
+def all_copies(view: ConfigView, tools: CopyTools) -> InCopies:
+    """Begins at once."""
+    return InCopies(view, tools, _plans, _new_copier)
+
+
+def _plans(view: ConfigView) -> dict[str, CopyPlan]:
+    return plans_of(view) | shared_plans_of(view)
+
+
+def _new_copier(plan: CopyPlan, tools: CopyTools) -> TopicCopier:
+    return TopicCopier(plan, tools) if plan.membership is None else SharedCopier(plan, tools)
