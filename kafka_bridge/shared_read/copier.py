@@ -1,17 +1,22 @@
 """The thread that keeps the bridge a member of one group on Kafka, for one topic, and joins again after every error."""
 
+import logging
 from collections.abc import Callable
 
 from common.config.definitions import SharedReadDefinition
-from common.kafka.base import KafkaDriver
-from common.kafka.errors import KafkaRefusal, LoginRefused, PositionOutOfRange
+from common.config.errors import ConfigError
+from common.kafka.base import ClusterAdmin, KafkaDriver
+from common.kafka.errors import KafkaFault, KafkaRefusal, LoginRefused, PositionOutOfRange
 from kafka_bridge.connecting import connection_of
 from kafka_bridge.copy_in.copier import BACKOFF_S, CopyTools, TopicCopier
 from kafka_bridge.copy_in.engine_queues import EngineQueues
 from kafka_bridge.copy_in.plan import CopyPlan
+from kafka_bridge.copy_in.run import ENGINE_FAULTS
+from kafka_bridge.shared_read.draining import note_drained
 from kafka_bridge.shared_read.run import SharedRun
 from kafka_bridge.shared_read.tallies import SharedTallies
 
+log = logging.getLogger("penstock.kafka_bridge")
 REJOIN_S = 30.0
 """Pause after what only an operator or the cluster can change: each attempt to join disturbs the group's members."""
 
@@ -40,5 +45,16 @@ class SharedCopier(TopicCopier):
     def _new_run(self, driver: KafkaDriver, queues: EngineQueues, is_ended: Callable[[], bool]) -> SharedRun:
         plan = self.plan
         return SharedRun(
-            plan, driver, connection_of(plan.cluster), queues, self._standstills, self._grow, is_ended, self.tallies
-        )
+            plan, driver, connection_of(plan.cluster), queues, self._standstills, self._grow, is_ended, self.tallies,
+            lambda admin: self._look_at_drain(admin, queues),
+        )  # fmt: skip
+
+    def _look_at_drain(self, admin: ClusterAdmin, queues: EngineQueues) -> None:
+        """A fault is left to the next look: the drain is late then, and nothing else."""
+        if self.plan.membership is None or not self.plan.membership.keeps_order:
+            return
+        try:
+            if note_drained(self._tools.store, self.plan, admin, queues):
+                log.info("topic=%s: Kafka's side is drained: the group reads the engine's", self.plan.topic)
+        except (KafkaFault, ConfigError, *ENGINE_FAULTS) as fault:
+            log.info("topic=%s: whether Kafka's side is drained is not known: %s", self.plan.topic, fault)

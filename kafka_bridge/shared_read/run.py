@@ -13,6 +13,7 @@ from common.config.errors import StoreUnavailable
 from common.kafka.base import (
     EARLIEST,
     END,
+    ClusterAdmin,
     CommitOutcome,
     GroupListener,
     GroupOptions,
@@ -60,16 +61,19 @@ class SharedRun(GroupListener):
         grow: makes the entry have at least so many queues.
         is_ended: asked between two polls.
         tallies: counted up, over all runs.
+        on_look: called once per second; must not raise.
     """
 
     def __init__(
         self, plan: CopyPlan, driver: KafkaDriver, connection: KafkaConnection, queues: EngineQueues,
         standstills: Standstills, grow: Callable[[int], None], is_ended: Callable[[], bool], tallies: SharedTallies,
+        on_look: Callable[[ClusterAdmin], None],
     ) -> None:  # fmt: skip
         assert plan.membership is not None
         self._plan, self._member, self._queues = plan, plan.membership, queues
         self._driver, self._connection, self._standstills = driver, connection, standstills
         self._grow, self._is_ended, self._tallies = grow, is_ended, tallies
+        self._on_look = on_look
         self._admin = driver.admin(connection)
         self._cluster_id = self._admin.describe().cluster_id
         self._kafka: KafkaTopic | None = None
@@ -159,6 +163,7 @@ class SharedRun(GroupListener):
                     with suppress(*ENGINE_FAULTS):
                         self._queues.create(group, found.partitions)
         self._kafka = self._kafka or found
+        self._on_look(self._admin)
         self._looked_s = time.monotonic()
         self._standstills.clear(WHOLE)
 
