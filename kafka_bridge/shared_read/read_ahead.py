@@ -38,12 +38,12 @@ class ReadAhead:
         """Take the engine's word. Messages are taken to be acknowledged in their order, for the sake of the bytes."""
         if not self._is_known or backlog.messages > self.messages:
             self._is_known = True
-            self._parts = deque([(backlog.messages, backlog.size_bytes)])
+            self._parts = deque([(backlog.messages, backlog.size_bytes)] if backlog.messages else [])
             self.messages, self.size_bytes = backlog
-        while self._parts and self.messages - self._parts[0][0] >= backlog.messages:
+        while self._parts and self.messages > backlog.messages:
             messages, size_bytes = self._parts.popleft()
-            self.messages -= messages
-            self.size_bytes -= size_bytes
-        if backlog.messages == 0:
-            self._parts.clear()
-            self.messages = self.size_bytes = 0
+            taken = min(messages, self.messages - backlog.messages)
+            taken_bytes = size_bytes * taken // messages
+            self.messages, self.size_bytes = self.messages - taken, self.size_bytes - taken_bytes
+            if taken < messages:
+                self._parts.appendleft((messages - taken, size_bytes - taken_bytes))

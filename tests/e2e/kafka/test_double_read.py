@@ -7,7 +7,6 @@ import itertools
 import threading
 import time
 from collections import Counter
-from contextlib import closing
 
 import pytest
 
@@ -104,25 +103,31 @@ def home(tmp_path_factory):
 
 def test_a_group_shares_a_topic_with_a_java_consumer_over_a_killed_bridge(home):
     store = open_store((home.penstock.data / "config").as_uri())
-    entry = {"group": GROUP, "topic": TOPIC, "cluster": "main", "queues": PARTITIONS, "made_ms": int(time.time() * 1000)}
+    entry = {
+        "group": GROUP,
+        "topic": TOPIC,
+        "cluster": "main",
+        "queues": PARTITIONS,
+        "made_ms": int(time.time() * 1000),
+    }
     store.put("shared_read", hidden_topic(GROUP, TOPIC), entry, 0)
     load, member = KafkaLoad(home), PullingMember(home)
-    T=time.time()
+    T = time.time()
     until(lambda: len(member.found) > 20, "messages at the proxy", WAIT_S)
-    print("proxy", time.time()-T)
+    print("proxy", time.time() - T)
     with java_consumer(home.brokers) as java:
         until(lambda: len(numbers_of(java)) > 20, "messages at Java", WAIT_S)
-        print("java", time.time()-T)
+        print("java", time.time() - T)
         at = len(member.found)
         until(lambda: len(member.found) > at + 20, "messages at the proxy, too", WAIT_S)
-        print("both", time.time()-T)
+        print("both", time.time() - T)
         home.penstock.wait_replaced("kafka_bridge", home.penstock.kill("kafka_bridge"))
         at = len(member.found)
         until(lambda: len(member.found) > at + 20, "messages at the proxy after the kill", WAIT_S)
-        print("killed", time.time()-T)
+        print("killed", time.time() - T)
         sent = load.stop()
         until(lambda: set(range(sent)) <= {*member.numbers(), *numbers_of(java)}, "everything", WAIT_S)
-        print("all", time.time()-T, sent)
+        print("all", time.time() - T, sent)
         of_java = numbers_of(java)
     member.stop()
     twice = [number for number, times in Counter(member.numbers() + of_java).items() if times > 1]

@@ -69,15 +69,7 @@ class CopyDesk:
     def bodies(self, queue: int) -> list[bytes]:
         """Of the queue's messages in the engine; copied ones end as `MemoryKafka.add` has made them."""
         with self.link() as link:
-            question = ReadQuestion([ReadPosition(self.topic, queue, offset=0)], 1000, 1 << 20)
-            _, payload = link.call(READ, question.encode())
-        found = []
-        for piece in ReadAnswer.decode(payload).pieces() if payload[:1] == b"\0" or payload else []:
-            at = 0
-            while at < len(piece.records):
-                record, at = read_record(piece.records, at)
-                found.append(body_of(record.message))
-        return found
+            return bodies_of(link, self.topic, queue)
 
     def wait_for(self, queue: int, bodies: list[bytes]) -> None:
         until(lambda: self.has_topic() and self.bodies(queue) == bodies, f"{len(bodies)} messages of {queue}", 20.0)
@@ -117,6 +109,22 @@ class CopyDesk:
     def close(self) -> None:
         for each in self.bridges:
             each.close(5)
+
+
+def bodies_of(link, topic: str, queue: int) -> list[bytes]:
+    """Of all messages of a queue that were copied from `MemoryKafka`, or from a plain producer."""
+    found: list[bytes] = []
+    while True:
+        question = ReadQuestion([ReadPosition(topic, queue, offset=len(found))], 1000, 1 << 20)
+        _, payload = link.call(READ, question.encode())
+        before = len(found)
+        for piece in ReadAnswer.decode(payload).pieces() if payload[:1] == b"\0" or payload else []:
+            at = 0
+            while at < len(piece.records):
+                record, at = read_record(piece.records, at)
+                found.append(body_of(record.message))
+        if len(found) == before:
+            return found
 
 
 def body_of(message: bytes) -> bytes:

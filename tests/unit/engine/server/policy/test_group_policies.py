@@ -6,10 +6,10 @@ import pytest
 
 from common.config import ConfigView
 from common.config.memory_store import MemoryConfigStore
-from engine.delivery.policy import DEFAULT, KEY
+from engine.delivery.policy import DEFAULT, KEY, begins_later
 from engine.errors import GroupUnreadError
 from engine.link.codes import OK
-from engine.link.pull import AT_TIME
+from engine.link.pull import AT_TIME, EARLIEST, LATEST
 from engine.server.policy.group_policies import ConfiguredPolicies
 from tests.unit.engine.delivery._world import World, offsets
 
@@ -79,3 +79,19 @@ def test_whether_a_group_begins_with_all_of_a_topic_that_comes_back_follows_its_
     store.put("group", "readers", value, 0)
     assert policies.of("readers").begins_with_all(5_000) == gets_all
     assert policies.of("others").begins_with_all(5_000)
+
+
+def test_a_hidden_topic_has_the_filter_of_the_topic_whose_messages_it_holds(store, policies):
+    filters = {"orders": "tag = 'a'", "pay": "tag = 'b'"}
+    store.put("group", "readers", {"topic_filters": filters, "filter": "tag = 'c'"}, 0)
+    assert policies.of("readers").filters == {**filters, "": "tag = 'c'"}
+    entry = {"group": "readers", "topic": "orders", "cluster": "main"}
+    store.put("shared_read", "_kafka.readers.orders", entry, 0)
+    wanted = {**filters, "": "tag = 'c'", "_kafka.readers.orders": "tag = 'a'"}
+    assert policies.of("readers").filters == wanted
+
+
+@pytest.mark.parametrize("start", [LATEST, AT_TIME])
+def test_a_group_begins_with_the_first_message_of_its_hidden_topics_wherever_it_begins_elsewhere(start):
+    assert begins_later("orders", start) and not begins_later("_kafka.readers.orders", start)
+    assert not begins_later("orders", EARLIEST)

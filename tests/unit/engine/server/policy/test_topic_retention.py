@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from common.config import ConfigView
-from common.config.definitions import FamilyDefinition, GroupDefinition, TopicDefinition
+from common.config.definitions import FamilyDefinition, GroupDefinition, SharedReadDefinition, TopicDefinition
 from common.config.memory_store import MemoryConfigStore
 from engine.log.read.retentions import OWN, Retention
 from engine.server.policy.topic_retention import ConfiguredRetention
@@ -77,3 +77,14 @@ def test_dead_letters_have_the_retention_of_their_group_which_needs_no_definitio
     assert follower.policy.of("_dlq.readers") == Retention()
     follower.put_value("group", "later", {"attempts_max": "many"})
     assert follower.policy.of("_dlq.later") is None
+
+
+def test_a_hidden_topic_has_the_retention_of_the_topic_that_is_pulled(follower):
+    hidden = "_kafka.billing.orders"
+    assert follower.policy.of(hidden) is None, "nothing of it may be deleted"
+    follower.put(SharedReadDefinition(hidden, group="billing", topic="orders", cluster="main"))
+    assert follower.policy.of(hidden) is None
+    follower.put(TopicDefinition("orders", retention_ms=5, retention_bytes=7))
+    assert follower.policy.of(hidden) == Retention(5, 7)
+    follower.delete("shared_read", hidden)
+    assert follower.policy.of(hidden) == Retention(0, 0)
