@@ -4,7 +4,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
-NATIVE := common engine producer_proxy consumer_proxy kafka_bridge bench
+NATIVE := common engine producer_proxy consumer_proxy kafka_bridge migration bench
 SOURCES := $(shell find $(NATIVE) -name '*.p[yx][xdi]' -o -name '*.h')
 # Of a reference that is compiled itself, x.py, the declarations are in _x.pxd.
 SOURCES += $(wildcard $(shell find $(NATIVE) -name '_*.pxd' | sed 's|/_\([^/]*\)\.pxd$$|/\1.py|'))

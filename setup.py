@@ -16,7 +16,7 @@ from pathlib import Path
 from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
 
-PACKAGES = ("common", "engine", "kafka_bridge", "producer_proxy", "consumer_proxy", "bench")
+PACKAGES = ("common", "engine", "kafka_bridge", "migration", "producer_proxy", "consumer_proxy", "bench")
 MAPPED = ("penstock_thrift", "penstock_client", "penstock_client_examples")
 ROOT = Path(__file__).parent
 
@@ -94,7 +94,7 @@ def extensions() -> list[Extension]:
 def packages() -> list[str]:
     wanted = [
         pattern
-        for name in (*PACKAGES, "controller", "kafka_bridge", "migration", "penstock")
+        for name in (*PACKAGES, "controller", "penstock")
         for pattern in (name, f"{name}.*")
     ]
     return [*find_packages(str(ROOT), include=wanted), *MAPPED]

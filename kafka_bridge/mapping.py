@@ -45,7 +45,7 @@ def record_of(message: bytes, assigned_id: bytes | None, *, allows_reserved: boo
         UnmappableMessage: a property has a reserved name, or the bytes are not a message.
     """
     try:
-        texts, properties = _fields(message)
+        texts, properties = fields_of(message)
         own_id = texts.get(_ID)
         shown = own_id if assigned_id is None else assigned_id.hex().encode()
         headers: list[tuple[str, bytes | None]] = [] if shown is None else [(ID_HEADER, shown)]
@@ -68,8 +68,12 @@ def _check_names(headers: list[tuple[str, bytes | None]]) -> None:
             )
 
 
-def _fields(data: bytes) -> tuple[dict[int, bytes], dict[bytes, bytes]]:
-    """Texts by field, and the properties. A field that occurs twice has its last value."""
+def fields_of(data: bytes) -> tuple[dict[int, bytes], dict[bytes, bytes]]:
+    """Texts by field, and the properties, of a message in Thrift binary. A field that occurs twice has its last value.
+
+    Raises:
+        WireError, struct.error, IndexError: the bytes are not a message.
+    """
     texts: dict[int, bytes] = {}
     properties: dict[bytes, bytes] = {}
     at = 0

@@ -34,6 +34,13 @@ class EngineLink(CopyLink, Protocol):
     def ask(self, verb: str, **options: object) -> dict: ...
 
 
+class QueueHome(NamedTuple):
+    """An engine and the queues of a topic that it has."""
+
+    link: EngineLink
+    queues: list[int]
+
+
 class EnginePositions:
     """The engine's side.
 
@@ -106,8 +113,12 @@ class EnginePositions:
                 if state.source is not None and state.next < ends[queue]:
                     accept(
                         self._links[link], name, queue, state.source, start=ends[queue], replaces=state.number,
-                        reason=reason,
+                        reason=reason, next_offset=state.next,
                     )  # fmt: skip
+
+    def homes(self, topic: CopiedTopic) -> list[QueueHome]:
+        """The engines that have queues of the topic."""
+        return [QueueHome(self._links[link], queues) for link, queues in self._by_link(topic).items()]
 
     def _by_link(self, topic: CopiedTopic) -> dict[int, list[int]]:
         """Queues by the number of the link to their broker group."""

@@ -82,9 +82,8 @@ def message_of(
     special, properties, others = _parted(headers)
     if others:
         properties.append((HEADERS_PROPERTY.encode(), encode_headers(others)))
-    own_key = key
-    if key is not None and not _is_text(key, KEY_BYTES_MAX):
-        own_key = (key if len(key) <= HEX_KEY_BYTES_MAX else hashlib.sha256(key).digest()).hex().encode()
+    own_key = message_key(key)
+    if key is not None and own_key != key:
         properties.append((KEY_PROPERTY.encode(), base64.b64encode(key)))
     if value is None:
         properties.append((NULL_PROPERTY.encode(), NULL_VALUE))
@@ -98,6 +97,19 @@ def message_of(
     texts += [_map(properties)] if properties else []
     texts += [_text(_ID, own_id)] if own_id is not None else []
     return CopiedMessage(b"".join(texts) + b"\0", assigned)
+
+
+def message_key(key: bytes | None) -> bytes | None:
+    """The key that the message of a record with this key has."""
+    if key is None or _is_text(key, KEY_BYTES_MAX):
+        return key
+    return (key if len(key) <= HEX_KEY_BYTES_MAX else hashlib.sha256(key).digest()).hex().encode()
+
+
+def message_id(headers: Headers, place: RecordPlace) -> bytes:
+    """The id that the message of a record has: the 16 bytes of an assigned one, or its own as text."""
+    own, assigned = _id(_parted(headers)[0].get(ID_HEADER), place)
+    return own or assigned or b""
 
 
 def _parted(headers: Headers) -> tuple[dict[str, bytes], list[tuple[bytes, bytes]], Headers]:

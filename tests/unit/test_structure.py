@@ -39,7 +39,15 @@ MAY_IMPORT = {
     "consumer_proxy": ("common", "engine.client", "engine.link"),
     "controller": ("common", "engine.client", "engine.link"),
     "kafka_bridge": ("common", "engine.client", "engine.link"),
-    "migration": ("common", "engine.client", "engine.link"),
+    # The comparison makes of a record what the copier makes of it, by the copier's own rules; repairs are written by them.
+    "migration": (
+        "common",
+        "engine.client",
+        "engine.link",
+        "kafka_bridge.copy_in.messages",
+        "kafka_bridge.mapping",
+        "kafka_bridge.source_identity",
+    ),
     # `engine.log.offline` is the other door: for tools, on a directory whose engine is stopped.
     # So are `producer_proxy.buffer` and `producer_proxy.journal`: on files of a proxy that is stopped, or to read those of one that runs.
     # `controller.planned_switch` holds the rules of a switch that an operator asks for.

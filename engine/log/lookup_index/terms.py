@@ -3,11 +3,12 @@
 import struct
 from collections.abc import Iterator
 
+from common.siphash import siphash
 from common.wire.names import find_names
 from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, KIND_FIRED, KIND_MESSAGES, padded
 from engine.log.lookup_index.merge import packed_blocks
 from engine.log.segment.batch_reader import BatchReader
-from engine.log.segment.ids import shown_id, siphash
+from engine.log.segment.ids import shown_id
 
 FAMILY_ID = 1
 HIGHEST = 0xFFFFFFFFFFFFFFFF

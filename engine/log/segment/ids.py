@@ -9,6 +9,7 @@ import struct
 from mmap import mmap
 
 from common.ids import ID_WINDOW_MS_MAX
+from common.siphash import siphash_of
 from common.wire.names import find_names
 from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, FLAG_CHECK_IDS, ID_ENTRY, padded
 
@@ -17,50 +18,6 @@ SLOT_SIZE = ID_ENTRY.size + 2  # the native form has a filter in front of each t
 TABLES_LEAST = 7
 LEFT_S_MAX = ID_WINDOW_MS_MAX // 1000 + 61
 """What is left of a window at most: the longest one, the minute that a claim has more, and the rounding."""
-
-_MASK = 0xFFFFFFFFFFFFFFFF
-
-
-def siphash(key: bytes, data: bytes) -> bytes:
-    """SipHash-2-4 with 128 bits of output."""
-    k0, k1 = struct.unpack("<QQ", key)
-    return _siphash(k0, k1, data)
-
-
-def _siphash(k0: int, k1: int, data: bytes) -> bytes:
-    v = [0x736F6D6570736575 ^ k0, 0x646F72616E646F6D ^ k1 ^ 0xEE, 0x6C7967656E657261 ^ k0, 0x7465646279746573 ^ k1]
-    tail = len(data) & 7
-    last = data[len(data) - tail :] + bytes(7 - tail) + bytes([len(data) & 0xFF])
-    for (word,) in struct.iter_unpack("<Q", data[: len(data) - tail] + last):
-        v[3] ^= word
-        _rounds(v, 2)
-        v[0] ^= word
-    v[2] ^= 0xEE
-    _rounds(v, 4)
-    low = v[0] ^ v[1] ^ v[2] ^ v[3]
-    v[1] ^= 0xDD
-    _rounds(v, 4)
-    return struct.pack("<QQ", low, v[0] ^ v[1] ^ v[2] ^ v[3])
-
-
-def _rounds(v: list[int], count: int) -> None:
-    v0, v1, v2, v3 = v
-    for _ in range(count):
-        v0 = v0 + v1 & _MASK
-        v1 = _rotated(v1, 13) ^ v0
-        v0 = _rotated(v0, 32)
-        v2 = v2 + v3 & _MASK
-        v3 = _rotated(v3, 16) ^ v2
-        v0 = v0 + v3 & _MASK
-        v3 = _rotated(v3, 21) ^ v0
-        v2 = v2 + v1 & _MASK
-        v1 = _rotated(v1, 17) ^ v2
-        v2 = _rotated(v2, 32)
-    v[:] = v0, v1, v2, v3
-
-
-def _rotated(x: int, bits: int) -> int:
-    return (x << bits | x >> 64 - bits) & _MASK
 
 
 def shown_id(record: bytes) -> bytes | None:
@@ -110,7 +67,7 @@ class IdWindow:
 
     def hash(self, topic_id: int, shown: bytes) -> bytes:
         """Hash of the topic and an id as clients see it."""
-        return _siphash(self._k0, self._k1 ^ topic_id, shown)
+        return siphash_of(self._k0, self._k1 ^ topic_id, shown)
 
     def find(self, hashed: bytes, now_s: int) -> tuple[int, int] | None:
         """(queue, offset) of the first copy within its window, or None."""

@@ -1,0 +1,1 @@
+"""Comparison of a topic's messages in Kafka and in the engine, and the repair of what differs."""

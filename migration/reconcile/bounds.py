@@ -1,0 +1,155 @@
+"""The messages of a topic that a comparison judges, as offsets of both sides, taken once at its beginning.
+
+A record of Kafka below the position of its copy has to be in the engine, and a message of the engine's own below the
+position of the copy back has to be in Kafka. What comes later is not judged, so both sides may grow meanwhile. What
+retention has deleted on one side is left out on both.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from typing import NamedTuple
+
+from common.config.definitions import TopicDefinition
+from common.config.text_values import ENGINE_HOME
+from common.kafka.base import EARLIEST, STABLE_END, ClusterAdmin, PartitionReader
+from common.kafka.records import Partition
+from common.names import stored_name
+from engine.client.copied import engine_offset_of, source_offset_at
+from engine.link.copy import QueueSource, SourceState
+from migration.errors import PlanRefused
+from migration.positions import CopiedTopic, EngineLink, EnginePositions
+from migration.reconcile.engine_side import QueueReport, queue_reports, stored_at
+from migration.reconcile.kafka_side import first_time
+from migration.reconcile.rows import OFFSET_MAX, QueueScope
+from migration.reconcile.spans import ReadRange, TimeSpan
+
+
+class TopicBounds(NamedTuple):
+    """
+    Attributes:
+        stored: the topic's name in the engine's log.
+        scopes, kafka, engine: by queue.
+    """
+
+    topic: CopiedTopic
+    stored: str
+    scopes: dict[int, QueueScope]
+    kafka: dict[int, ReadRange]
+    engine: dict[int, ReadRange]
+
+
+class BoundsFinder:
+    """Finds the bounds of topics. Blocks; raises KafkaFault, AdminError, OSError, and PlanRefused with a sentence.
+
+    Args:
+        open_reader: opens a reader of committed records.
+        back: positions of the plan's copies back to Kafka: next engine offsets.
+    """
+
+    def __init__(
+        self, kafka: ClusterAdmin, engine: EnginePositions, open_reader: Callable[[], PartitionReader],
+        back: Mapping[Partition, int], span: TimeSpan,
+    ) -> None:  # fmt: skip
+        self._kafka, self._engine, self._open_reader = kafka, engine, open_reader
+        self._back, self._span = back, span
+
+    def of(self, definition: TopicDefinition, has_copy_back: bool) -> TopicBounds:
+        """The bounds of one topic, which has the same name on both sides."""
+        topic = CopiedTopic(definition.name, definition.made_ms, definition.queues)
+        stored = stored_name(topic.name, topic.made_ms)
+        rows = self._engine.copied([topic])[topic.name]  # before the ends: what is judged lies below them
+        for queue in range(topic.queues):
+            if queue >= len(rows) or not rows[queue].number:
+                raise PlanRefused(
+                    f"topic {topic.name} queue {queue}: its copy has not begun: is a Kafka bridge running?"
+                )
+        found = self._kafka.topics([topic.name]).get(topic.name)
+        if found is None:
+            raise PlanRefused(f"kafka topic {topic.name}: it does not exist (any more)")
+        places = self._engine.places(topic, rows)
+        bounds = TopicBounds(topic, stored, {}, {}, {})
+        for home in self._engine.homes(topic):
+            reports = queue_reports(home.link, stored, home.queues)
+            for queue in home.queues:
+                partition = Partition(topic.name, queue)
+                own_end = self._own_end(definition, partition, has_copy_back)
+                scope = QueueScope(found.id.bytes, queue, *places[partition], 0, rows[queue].next, 0, own_end)
+                one = _QueueBounds(home.link, stored, partition, rows[queue], reports[queue])
+                bounds.scopes[queue], bounds.kafka[queue], bounds.engine[queue] = self._queue(
+                    one, scope, definition.cut is not None
+                )
+        return bounds
+
+    def _own_end(self, definition: TopicDefinition, partition: Partition, has_copy_back: bool) -> int:
+        """Up to where messages of the engine's own have to be in Kafka.
+
+        Before a cut, and after a rollback, that is everything: the engine gets no messages of its own.
+        """
+        if has_copy_back:
+            return self._back.get(partition, 0)
+        if definition.home == ENGINE_HOME:
+            return definition.cut.engine_firsts[partition.number] if definition.cut is not None else 0
+        return OFFSET_MAX
+
+    def _queue(self, one: "_QueueBounds", scope: QueueScope, is_cut: bool) -> tuple[QueueScope, ReadRange, ReadRange]:
+        partition, since_ms = one.partition, self._span.from_ms
+        earliest, end = self._asked(partition, EARLIEST, 0), self._asked(partition, STABLE_END, 0)
+        first = earliest if since_ms is None else max(earliest, self._asked(partition, since_ms, end))
+        scope = scope._replace(source_first=one.source_first(first), own_first=one.report.first)
+        if since_ms is None and is_cut and earliest > 0:  # retention may have deleted copies of own messages
+            with closing(self._open_reader()) as reader:
+                since_ms = first_time(reader, partition, earliest, end)
+        if since_ms is not None:
+            own_first, stored_ms = one.own_since(since_ms)
+            scope = scope._replace(own_first=max(scope.own_first, own_first))
+            if is_cut and stored_ms is not None:
+                first = max(earliest, min(first, self._asked(partition, min(stored_ms, since_ms), first)))
+        if (to_ms := self._span.to_ms) is not None:
+            source_end = min(scope.source_end, self._asked(partition, to_ms, scope.source_end))
+            scope = scope._replace(source_end=source_end, own_end=min(scope.own_end, one.own_since(to_ms)[0]))
+        engine_first = one.report.first if self._span.from_ms is None else one.first_of(scope)
+        return scope, ReadRange(first, end), ReadRange(engine_first, one.report.end)
+
+    def _asked(self, partition: Partition, at: int, otherwise: int) -> int:
+        found = self._kafka.offsets([partition], at)[partition]
+        return otherwise if found is None else found
+
+
+class _QueueBounds:
+    """Questions to the engine about one queue."""
+
+    def __init__(
+        self, link: EngineLink, stored: str, partition: Partition, state: SourceState, report: QueueReport
+    ) -> None:
+        self._link, self._stored, self._state = link, stored, state
+        self.partition, self.report = partition, report
+
+    def source_first(self, kafka_first: int) -> int:
+        """The first Kafka offset that both sides still have."""
+        source = self._first_source()
+        first = max(source.start, kafka_first)
+        if self.report.first > source.first:
+            found = source_offset_at(self._link, self._stored, self.partition.number, self.report.first)
+            first = max(first, found.source_offset if found is not None else self._state.next)
+        return first
+
+    def _first_source(self) -> QueueSource:
+        """The first acceptance of the present source: it may have been accepted again, after lost records."""
+        found = self._state.sources[-1]
+        for each in reversed(self._state.sources):
+            if each.source != found.source:
+                break
+            found = each
+        return found
+
+    def own_since(self, time_ms: int) -> tuple[int, int | None]:
+        """The offset of the first message stored since then or a little earlier, and when it was stored."""
+        queue = self.partition.number
+        at = queue_reports(self._link, self._stored, [queue], at_time_ms=time_ms)[queue].next
+        return at, stored_at(self._link, self._stored, queue, at)
+
+    def first_of(self, scope: QueueScope) -> int:
+        """Where the first message of the scope is."""
+        found = engine_offset_of(self._link, self._stored, self.partition.number, scope.source_first)
+        copied = found.offset if found is not None else self._state.end
+        return max(self.report.first, min(copied, scope.own_first))

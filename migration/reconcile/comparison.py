@@ -1,0 +1,187 @@
+"""The comparison of one topic: windows of both sides first, then the ids of the windows that differ.
+
+Reads Kafka, then the engine, each from the beginning of the bounds to their end. Memory: one window of 48 bytes per queue,
+side and minute, one fetch, and RUN_BYTES for the drill-down. Nothing is written on either side.
+"""
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from common.kafka.base import PartitionReader
+from common.kafka.records import Partition
+from migration.positions import EnginePositions
+from migration.reconcile.bounds import TopicBounds
+from migration.reconcile.engine_side import pieces
+from migration.reconcile.findings import Finding, FindingKind, crowd, findings
+from migration.reconcile.kafka_side import fetches
+from migration.reconcile.native import chosen, differing, fold, rows_of_records, rows_of_stored
+from migration.reconcile.rows import ENGINE, KAFKA, ROW_SIZE, WINDOW, HashKey
+from migration.reconcile.runs import RUN_BYTES, RowRuns, slices
+from migration.reconcile.spans import ReadRange, merged
+
+FINDINGS_MAX = 10_000
+"""Findings that are listed; the others are counted."""
+GAP = 10_000
+"""Offsets between two ranges of a drill-down that are read as well, in place of a new start behind them."""
+TELL_S = 2.0
+Windows = dict[int, bytearray]
+
+
+@dataclass
+class Compared:
+    """The result of one topic.
+
+    Attributes:
+        kafka, engine: messages that were compared; and their bytes of body.
+        windows, differing: number of queues and minutes, and of those that differ.
+        findings: at most FINDINGS_MAX; `counts`: all, by kind.
+        rows: in the drill-down, of both sides.
+    """
+
+    topic: str
+    kafka: int = 0
+    engine: int = 0
+    kafka_bytes: int = 0
+    engine_bytes: int = 0
+    windows: int = 0
+    differing: int = 0
+    rows: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    counts: Counter[FindingKind] = field(default_factory=Counter)
+
+    @property
+    def diverges(self) -> bool:
+        return any(count for kind, count in self.counts.items() if kind is not FindingKind.SUPERSEDED)
+
+    def add(self, finding: Finding) -> None:
+        self.counts[finding.kind] += 1
+        if len(self.findings) < FINDINGS_MAX:
+            self.findings.append(finding)
+
+
+class TopicComparison:
+    """
+    Args:
+        open_reader: opens a reader of committed records, for one pass.
+        progress: called with a sentence every two seconds.
+        folder: for temporary files; None: the system's.
+    """
+
+    def __init__(
+        self, bounds: TopicBounds, engine: EnginePositions, open_reader: Callable[[], PartitionReader],
+        progress: Callable[[str], object] = lambda sentence: None, folder: Path | None = None,
+        run_bytes: int = RUN_BYTES,
+    ) -> None:  # fmt: skip
+        self._bounds, self._engine, self._open_reader = bounds, engine, open_reader
+        self._progress, self._folder, self._run_bytes = progress, folder, run_bytes
+        self._key: HashKey = (int.from_bytes(os.urandom(8)), int.from_bytes(os.urandom(8)))
+        self._told_s = time.monotonic()
+
+    def run(self) -> Compared:
+        """Compare. Blocks; raises KafkaFault, AdminError, OSError, PayloadError."""
+        result = Compared(self._bounds.topic.name)
+        sides = (self._windows(KAFKA), self._windows(ENGINE))
+        result.kafka, result.kafka_bytes = _totals(sides[KAFKA])
+        result.engine, result.engine_bytes = _totals(sides[ENGINE])
+        for queue in self._bounds.scopes:
+            minutes = differing_minutes(sides[KAFKA][queue], sides[ENGINE][queue])
+            result.windows += len({*sides[KAFKA][queue], *sides[ENGINE][queue]})
+            result.differing += len(minutes)
+            if minutes:
+                self._drill_down(queue, minutes, (sides[KAFKA][queue], sides[ENGINE][queue]), result)
+        return result
+
+    def _windows(self, side: int) -> dict[int, Windows]:
+        found: dict[int, Windows] = {queue: {} for queue in self._bounds.scopes}
+        ranges = self._bounds.kafka if side == KAFKA else self._bounds.engine
+        total, read = sum(max(0, each.end - each.first) for each in ranges.values()), 0
+        for queue, rows in self._rows(side, ranges):
+            fold(rows, found[queue])
+            read += len(rows) // ROW_SIZE
+            self._tell(f"{self._bounds.topic.name}: {_name(side)}: {read:,} messages of {total:,} offsets")
+        return found
+
+    def _rows(self, side: int, ranges: Mapping[int, ReadRange]) -> Iterator[tuple[int, bytes]]:
+        return self._kafka_rows(ranges) if side == KAFKA else self._engine_rows(ranges)
+
+    def _kafka_rows(self, ranges: Mapping[int, ReadRange]) -> Iterator[tuple[int, bytes]]:
+        topic, scopes = self._bounds.topic.name, self._bounds.scopes
+        with closing(self._open_reader()) as reader:
+            for records in fetches(reader, {Partition(topic, queue): each for queue, each in ranges.items()}):
+                queue = records.partition.number
+                yield queue, rows_of_records(records, scopes[queue], self._key)
+
+    def _engine_rows(self, ranges: Mapping[int, ReadRange]) -> Iterator[tuple[int, bytes]]:
+        bounds = self._bounds
+        for home in self._engine.homes(bounds.topic):
+            own = {queue: ranges[queue] for queue in home.queues if queue in ranges}
+            for piece in pieces(home.link, bounds.stored, own) if own else ():
+                scope = bounds.scopes[piece.queue]
+                rows = rows_of_stored(
+                    piece.records, piece.count, piece.first_offset, piece.stored_at_ms, scope, self._key
+                )
+                yield piece.queue, rows
+
+    def _drill_down(self, queue: int, minutes: set[int], sides: tuple[Windows, Windows], result: Compared) -> None:
+        with ExitStack() as stack:
+            runs = (self._runs(stack), self._runs(stack))
+            for side in (KAFKA, ENGINE):
+                ranges = merged([_range(sides[side][each]) for each in minutes if each in sides[side]], GAP)
+                for each in ranges:
+                    for _, rows in self._rows(side, {queue: each}):
+                        runs[side].add(chosen(rows, minutes))
+                        self._tell(f"{self._bounds.topic.name} queue {queue}: {_name(side)}: {runs[side].rows:,} ids")
+                runs[side].finish()
+                result.rows += runs[side].rows
+            for found in found_in(queue, runs, self._run_bytes // 4):
+                result.add(found)
+
+    def _runs(self, stack: ExitStack) -> RowRuns:
+        return stack.enter_context(closing(RowRuns(self._folder, self._run_bytes // 4)))
+
+    def _tell(self, sentence: str) -> None:
+        if (now := time.monotonic()) >= self._told_s + TELL_S:
+            self._told_s = now
+            self._progress(sentence)
+
+
+def found_in(queue: int, runs: tuple[RowRuns, RowRuns], bytes_max: int) -> Iterator[Finding]:
+    """The findings of both sides' rows, slice by slice of their ids."""
+    for low, high, fits in slices(runs, bytes_max):
+        if fits:
+            yield from findings(queue, differing(runs[KAFKA].between(low, high), runs[ENGINE].between(low, high)))
+            continue
+        crowded = crowd(
+            queue, low, (runs[KAFKA].chunks(low, high, bytes_max), runs[ENGINE].chunks(low, high, bytes_max))
+        )
+        if crowded is not None:
+            yield crowded
+
+
+def differing_minutes(kafka: Windows, engine: Windows) -> set[int]:
+    """The minutes whose windows differ in count, bytes or a sum of hashes."""
+    return {each for each in {*kafka, *engine} if _sums(kafka.get(each)) != _sums(engine.get(each))}
+
+
+def _sums(window: bytearray | None) -> tuple[int, ...]:
+    return (0, 0, 0, 0) if window is None else WINDOW.unpack(window)[:4]
+
+
+def _range(window: bytearray) -> ReadRange:
+    *_, lowest, highest = WINDOW.unpack(window)
+    return ReadRange(lowest, highest + 1)
+
+
+def _totals(windows: Mapping[int, Windows]) -> tuple[int, int]:
+    """Messages and bytes of all windows."""
+    sums = [_sums(each) for own in windows.values() for each in own.values()]
+    return sum(each[0] for each in sums), sum(each[1] for each in sums)
+
+
+def _name(side: int) -> str:
+    return "Kafka" if side == KAFKA else "engine"
