@@ -55,6 +55,7 @@ KINDS: Mapping[str, EntryKind] = {
     "migration": EntryKind(4, followed=False),  # plans and their states
     "migration_topic": EntryKind(16, followed=False),  # the plan of a topic: at most one
     "journal": EntryKind(4, followed=False),  # repair journals of dual writes, and what they hold
+    "migration_check": EntryKind(4, followed=False),  # the last comparison of a plan's topics
     "audit": EntryKind(64, followed=False, bucket_entries_max=500),
 }
 FOLLOWED = tuple(name for name, kind in KINDS.items() if kind.followed)

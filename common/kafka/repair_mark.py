@@ -37,7 +37,7 @@ class RepairMark(NamedTuple):
 
 
 def repair_hash(message_id: bytes, key: bytes | None, body: bytes) -> bytes:
-    """8 bytes of BLAKE2b of a message's id (16 bytes of an assigned one, or text), key and body."""
+    """8 bytes of BLAKE2b of a message's id as clients see it, its key and its body."""
     sizes = b"%d %d " % (len(message_id), -1 if key is None else len(key))
     return hashlib.blake2b(sizes + message_id + (key or b"") + body).digest()[:8]
 

@@ -107,9 +107,9 @@ def message_key(key: bytes | None) -> bytes | None:
 
 
 def message_id(headers: Headers, place: RecordPlace) -> bytes:
-    """The id that the message of a record has: the 16 bytes of an assigned one, or its own as text."""
+    """The id that the message of a record has, as clients see it."""
     own, assigned = _id(_parted(headers)[0].get(ID_HEADER), place)
-    return own or assigned or b""
+    return assigned.hex().encode() if assigned is not None else own or b""
 
 
 def _parted(headers: Headers) -> tuple[dict[str, bytes], list[tuple[bytes, bytes]], Headers]:

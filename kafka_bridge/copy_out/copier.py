@@ -101,7 +101,7 @@ class OutCopier:
                 sources[queue] = engine.sources(queue)
             return is_from(sources[queue], offset, topic_id)
 
-        page = OutgoingPage(self._copy.topic_of_kafka, places, is_own)
+        page = OutgoingPage(self._copy.topic_of_kafka, places, is_own, topic_id)
         ends = time.monotonic() + COMMIT_S
         while (left := ends - time.monotonic()) > 0 and page.bytes < COMMIT_BYTES:
             sources.clear()  # a source of what is read next may have been accepted since

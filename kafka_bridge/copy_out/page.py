@@ -1,6 +1,7 @@
 """One transaction's worth of engine records as Kafka records, and the positions after them.
 
-Records that a copier has brought from this Kafka topic are not copied back; they move the position all the same.
+Records that a copier has brought from this Kafka topic are not copied back, nor are those that a reconciliation has
+written because Kafka has them; they move the position all the same.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -9,10 +10,11 @@ from uuid import UUID
 
 from common.kafka.copy_mark import COPY_HEADER, CopyMark, content_hash
 from common.kafka.records import Headers, OutgoingRecords
+from common.kafka.repair_mark import REPAIR_NAME, parse_repair_mark
 from engine.link.copy import SourceState
 from engine.link.pieces import AnswerPiece
 from engine.link.record import StoredRecord, read_record
-from kafka_bridge.mapping import record_of
+from kafka_bridge.mapping import ID_HEADER, record_of
 from kafka_bridge.source_identity import topic_id_in
 
 
@@ -42,14 +44,17 @@ class OutgoingPage:
     Args:
         kafka_topic: the topic to write to; a queue's records go to the partition of its number.
         is_own: whether the copied record at (queue, offset) comes from that topic.
+        topic_id: Kafka's.
     Attributes:
         next: per queue, the engine offset after the last record that was added.
         bytes: payload so far.
         skipped: records that were not copied.
     """
 
-    def __init__(self, kafka_topic: str, places: Mapping[int, EngineTopic], is_own: Callable[[int, int], bool]) -> None:
-        self._topic, self._places, self._is_own = kafka_topic, places, is_own
+    def __init__(
+        self, kafka_topic: str, places: Mapping[int, EngineTopic], is_own: Callable[[int, int], bool], topic_id: UUID
+    ) -> None:
+        self._topic, self._places, self._is_own, self._topic_id = kafka_topic, places, is_own, topic_id.bytes
         self.next: dict[int, int] = {}
         self.bytes = self.skipped = 0
         self._partitions: list[int] = []
@@ -72,6 +77,9 @@ class OutgoingPage:
 
     def _add(self, record: StoredRecord, piece: AnswerPiece, offset: int) -> None:
         key, value, headers = record_of(record.message, record.assigned_id or None, allows_reserved=True)
+        if any(name == REPAIR_NAME for name, _ in headers) and self._is_repair(key, value, headers):
+            self.skipped += 1
+            return
         place = self._places[piece.queue]
         mark = CopyMark(place.log_id, place.topic_id, piece.queue, offset, content_hash(key, value))
         self._partitions.append(piece.queue)
@@ -80,6 +88,13 @@ class OutgoingPage:
         self._values.append(value)
         self._headers.append([*headers, (COPY_HEADER, mark.encode())])
         self.bytes += len(record.message)
+
+    def _is_repair(self, key: bytes | None, value: bytes, headers: Headers) -> bool:
+        """Whether the message is in Kafka, because it was written into the engine from there by a reconciliation."""
+        found = dict(headers)
+        mark = parse_repair_mark(found[REPAIR_NAME])
+        shown = found.get(ID_HEADER) or b""
+        return mark is not None and mark.names(self._topic_id, shown, key, value)
 
     @property
     def records(self) -> OutgoingRecords:

@@ -12,6 +12,7 @@ from common.kafka.connection import KafkaConnection
 from common.kafka.copy_mark import COPY_HEADER, parse_copy_mark
 from common.kafka.errors import KafkaFault
 from common.kafka.records import Partition, Records
+from common.kafka.repair_mark import REPAIR_NAME
 from kafka_bridge.copy_out.page import EngineTopic
 
 SEARCH_RECORDS = 1_000
@@ -81,6 +82,8 @@ class StartingPositions:
 def _last_mark(records: Records, place: EngineTopic, found: int | None) -> int | None:
     """The engine offset in the last mark of these records that names the topic; else `found`."""
     for headers in records.headers:
+        if any(name == REPAIR_NAME for name, _ in headers):
+            continue  # it was written out of its order
         for name, value in headers:
             mark = parse_copy_mark(value) if name == COPY_HEADER else None
             if mark is not None and (mark.log_id, mark.topic_id) == place:

@@ -48,7 +48,7 @@ cdef struct Found:
     Text id, key, body
     bint has_key, has_repair
     int64_t time_ms
-    uint8_t assigned[16]
+    uint8_t shown[32]
 
 
 cdef struct Window:
@@ -92,6 +92,7 @@ cdef bint is_plain_record(Found *found, key, value, headers, bytes id_start, uin
     """Fill `found`, whose texts point into the arguments; False: the record takes the reference's way."""
     cdef Py_ssize_t size = 0
     cdef const char *name
+    cdef uint8_t assigned[16]
     found.body.data, found.body.size = NULL, 0
     if value is not None:
         if not PyBytes_CheckExact(value):
@@ -119,10 +120,8 @@ cdef bint is_plain_record(Found *found, key, value, headers, bytes id_start, uin
         if not is_ascii(found.id):
             return False
     if found.id.data is NULL:
-        hash_place(id_start, offset, found.assigned)
-        found.id.data, found.id.size = found.assigned, 16
-    else:
-        make_canonical(found)
+        hash_place(id_start, offset, assigned)
+        show(found, assigned)
     return True
 
 
@@ -183,9 +182,7 @@ cdef bint is_plain_stored(Found *found, const uint8_t *data, Py_ssize_t size, in
     if found.has_repair and not flags & 4:
         return False
     if flags & 1:
-        found.id.data, found.id.size = data - 16, 16
-    else:
-        make_canonical(found)
+        show(found, data - 16)
     return True
 
 
@@ -294,23 +291,13 @@ cdef inline uint64_t big64(const uint8_t *data) noexcept:
     return <uint64_t> big32(data) << 32 | big32(data + 4)
 
 
-cdef void make_canonical(Found *found) noexcept:
-    """Replace an id in the form of assigned ones by its 16 bytes."""
-    cdef int each, high, low
-    if found.id.size != 32 or found.id.data[12] != c"f" or found.id.data[13] != c"f":
-        return
+cdef void show(Found *found, const uint8_t *assigned) noexcept:
+    """Make the id the 32 hexadecimal digits of 16 bytes."""
+    cdef int each
+    cdef const uint8_t *digits = <const uint8_t *> b"0123456789abcdef"
     for each in range(16):
-        high, low = hex_digit(found.id.data[2 * each]), hex_digit(found.id.data[2 * each + 1])
-        if high < 0 or low < 0:
-            return
-        found.assigned[each] = <uint8_t> (high << 4 | low)
-    found.id.data, found.id.size = found.assigned, 16
-
-
-cdef inline int hex_digit(uint8_t char) noexcept:
-    if 48 <= char <= 57:
-        return char - 48
-    return char - 87 if 97 <= char <= 102 else -1
+        found.shown[2 * each], found.shown[2 * each + 1] = digits[assigned[each] >> 4], digits[assigned[each] & 15]
+    found.id.data, found.id.size = found.shown, 32
 
 
 cdef void hash_place(bytes id_start, uint64_t offset, uint8_t *digest) noexcept:
@@ -397,6 +384,18 @@ def chosen(bytes rows, minutes):
             size += ROW
         row += ROW
     return out[:size]
+
+
+def holding(bytes rows, ids):
+    """As the reference."""
+    cdef const uint8_t *row = <const uint8_t *> PyBytes_AS_STRING(rows)
+    cdef Py_ssize_t number, count = PyBytes_GET_SIZE(rows) // ROW
+    cdef list found = []
+    for number in range(count):
+        if big64(row) in ids:
+            found.append(PyBytes_FromStringAndSize(<char *> row, ROW))
+        row += ROW
+    return b"".join(found)
 
 
 cdef int compared(const void *one, const void *other) noexcept nogil:

@@ -29,6 +29,7 @@ class TopicBounds(NamedTuple):
     Attributes:
         stored: the topic's name in the engine's log.
         scopes, kafka, engine: by queue.
+        starts: first offsets of the engine's queues.
     """
 
     topic: CopiedTopic
@@ -36,6 +37,7 @@ class TopicBounds(NamedTuple):
     scopes: dict[int, QueueScope]
     kafka: dict[int, ReadRange]
     engine: dict[int, ReadRange]
+    starts: dict[int, int]
 
 
 class BoundsFinder:
@@ -67,11 +69,12 @@ class BoundsFinder:
         if found is None:
             raise PlanRefused(f"kafka topic {topic.name}: it does not exist (any more)")
         places = self._engine.places(topic, rows)
-        bounds = TopicBounds(topic, stored, {}, {}, {})
+        bounds = TopicBounds(topic, stored, {}, {}, {}, {})
         for home in self._engine.homes(topic):
             reports = queue_reports(home.link, stored, home.queues)
             for queue in home.queues:
                 partition = Partition(topic.name, queue)
+                bounds.starts[queue] = reports[queue].first
                 own_end = self._own_end(definition, partition, has_copy_back)
                 scope = QueueScope(found.id.bytes, queue, *places[partition], 0, rows[queue].next, 0, own_end)
                 one = _QueueBounds(home.link, stored, partition, rows[queue], reports[queue])

@@ -7,7 +7,7 @@ side and minute, one fetch, and RUN_BYTES for the drill-down. Nothing is written
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,8 +19,8 @@ from migration.reconcile.bounds import TopicBounds
 from migration.reconcile.engine_side import pieces
 from migration.reconcile.findings import Finding, FindingKind, crowd, findings
 from migration.reconcile.kafka_side import fetches
-from migration.reconcile.native import chosen, differing, fold, rows_of_records, rows_of_stored
-from migration.reconcile.rows import ENGINE, KAFKA, ROW_SIZE, WINDOW, HashKey
+from migration.reconcile.native import chosen, differing, fold, holding, rows_of_records, rows_of_stored
+from migration.reconcile.rows import ENGINE, KAFKA, ROW, ROW_SIZE, WINDOW, HashKey
 from migration.reconcile.runs import RUN_BYTES, RowRuns, slices
 from migration.reconcile.spans import ReadRange, merged
 
@@ -60,8 +60,17 @@ class Compared:
 
     def add(self, finding: Finding) -> None:
         self.counts[finding.kind] += 1
-        if len(self.findings) < FINDINGS_MAX:
-            self.findings.append(finding)
+        self.findings.append(finding)
+
+    def bounded(self, found: Iterable[Finding]) -> list[Finding]:
+        """The first ones; the others are counted at once."""
+        kept: list[Finding] = []
+        for each in found:
+            if len(self.findings) + len(kept) < FINDINGS_MAX:
+                kept.append(each)
+            else:
+                self.counts[each.kind] += 1
+        return kept
 
 
 class TopicComparison:
@@ -93,7 +102,9 @@ class TopicComparison:
             result.windows += len({*sides[KAFKA][queue], *sides[ENGINE][queue]})
             result.differing += len(minutes)
             if minutes:
-                self._drill_down(queue, minutes, (sides[KAFKA][queue], sides[ENGINE][queue]), result)
+                found = self._drill_down(queue, minutes, (sides[KAFKA][queue], sides[ENGINE][queue]), result)
+                for each in self._looked_again(queue, found):
+                    result.add(each)
         return result
 
     def _windows(self, side: int) -> dict[int, Windows]:
@@ -127,7 +138,9 @@ class TopicComparison:
                 )
                 yield piece.queue, rows
 
-    def _drill_down(self, queue: int, minutes: set[int], sides: tuple[Windows, Windows], result: Compared) -> None:
+    def _drill_down(
+        self, queue: int, minutes: set[int], sides: tuple[Windows, Windows], result: Compared
+    ) -> list[Finding]:
         with ExitStack() as stack:
             runs = (self._runs(stack), self._runs(stack))
             for side in (KAFKA, ENGINE):
@@ -138,8 +151,31 @@ class TopicComparison:
                         self._tell(f"{self._bounds.topic.name} queue {queue}: {_name(side)}: {runs[side].rows:,} ids")
                 runs[side].finish()
                 result.rows += runs[side].rows
-            for found in found_in(queue, runs, self._run_bytes // 4):
-                result.add(found)
+            return result.bounded(found_in(queue, runs, self._run_bytes // 4))
+
+    def _looked_again(self, queue: int, found: list[Finding]) -> list[Finding]:
+        """The findings, after a search for what is missing among all messages of the queue.
+
+        The times of two copies of an id may differ, and then only the window of one of them may differ.
+        """
+        elsewhere: set[int] = set()
+        for kind, side in ((FindingKind.MISSING_IN_KAFKA, KAFKA), (FindingKind.MISSING_IN_ENGINE, ENGINE)):
+            if missing := {each.id_hash for each in found if each.kind is kind}:
+                rows = b"".join(holding(rows, missing) for _, rows in self._rows(side, self._range(side, queue)))
+                elsewhere |= {shown for shown, *_ in ROW.iter_unpack(rows)}
+        if not elsewhere:
+            return found
+        kept = [each for each in found if each.id_hash not in elsewhere]
+        with ExitStack() as stack:
+            runs = (self._runs(stack), self._runs(stack))
+            for side in (KAFKA, ENGINE):
+                for _, rows in self._rows(side, self._range(side, queue)):
+                    runs[side].add(holding(rows, elsewhere))
+                runs[side].finish()
+            return [*kept, *found_in(queue, runs, self._run_bytes // 4)]
+
+    def _range(self, side: int, queue: int) -> dict[int, ReadRange]:
+        return {queue: (self._bounds.kafka if side == KAFKA else self._bounds.engine)[queue]}
 
     def _runs(self, stack: ExitStack) -> RowRuns:
         return stack.enter_context(closing(RowRuns(self._folder, self._run_bytes // 4)))

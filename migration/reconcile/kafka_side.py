@@ -23,6 +23,7 @@ def fetches(reader: PartitionReader, ranges: Mapping[Partition, ReadRange]) -> I
     if not wanted:
         return
     reader.assign({each: span.first for each, span in wanted.items()})
+    reader.resume(list(wanted))  # librdkafka keeps the pause of an earlier assignment
     deadline = time.monotonic() + SILENCE_S_MAX
     before: dict[Partition, int] = {}
     while wanted:

@@ -6,8 +6,8 @@ from common.twins import use_native
 
 NATIVE = use_native("migration.reconcile", "_rows")
 if NATIVE and not TYPE_CHECKING:
-    from migration.reconcile._rows import chosen, differing, fold, ordered, rows_of_records, rows_of_stored
+    from migration.reconcile._rows import chosen, differing, fold, holding, ordered, rows_of_records, rows_of_stored
 else:
-    from migration.reconcile.rows import chosen, differing, fold, ordered, rows_of_records, rows_of_stored
+    from migration.reconcile.rows import chosen, differing, fold, holding, ordered, rows_of_records, rows_of_stored
 
-__all__ = ["NATIVE", "chosen", "differing", "fold", "ordered", "rows_of_records", "rows_of_stored"]
+__all__ = ["NATIVE", "chosen", "differing", "fold", "holding", "ordered", "rows_of_records", "rows_of_stored"]

@@ -3,8 +3,8 @@
     u64 hash of the id ‖ u64 hash of id, key and body ‖ u64 offset, bit 63: a repair ‖ u32 minute ‖ u32 bytes of the body
 
 Big-endian, so that sorting rows as bytes sorts them by id, content and offset. Hashes are SipHash-2-4 with a key of the
-comparison, so that nobody can write messages that cancel out. Id and key are those that the copy has: see
-`kafka_bridge.copy_in.messages`. A body that is null or unset counts as empty. The minute is that of `penstock-time`, of
+comparison, so that nobody can write messages that cancel out. The id is that which clients see. Id and key are those that
+the copy has: see `kafka_bridge.copy_in.messages`. A body that is null or unset counts as empty. The minute is that of `penstock-time`, of
 the record's timestamp, or for a message of the engine's own of its storing; 0: it has none.
 """
 
@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterator
 from itertools import groupby
 from typing import NamedTuple
 
-from common.ids import ID_SIZE, assigned_at_ms
 from common.kafka.copy_mark import COPY_HEADER, parse_copy_mark
 from common.kafka.records import Headers, Records
 from common.kafka.repair_mark import REPAIR_NAME, RepairMark, parse_repair_mark
@@ -126,7 +125,7 @@ def row_of_stored(record: StoredRecord, offset: int, stored_at_ms: int, scope: Q
     """The row of one record; empty: it is not in the scope."""
     texts, properties = fields_of(record.message)
     shown, own_key, body = (
-        record.assigned_id or canonical_id(texts.get(_ID, b"")),
+        _shown_id(record, texts),
         texts.get(_KEY),
         texts.get(_BODY, b""),
     )
@@ -144,13 +143,8 @@ def row_of_stored(record: StoredRecord, offset: int, stored_at_ms: int, scope: Q
     return _row(shown, own_key, body, offset | flags, time_ms, key)
 
 
-def canonical_id(shown: bytes) -> bytes:
-    """The 16 bytes of an id that has the form of assigned ones; any other as it is."""
-    try:
-        is_assigned = len(shown) == 2 * ID_SIZE and assigned_at_ms(shown.decode("ascii")) is not None
-    except UnicodeDecodeError:
-        return shown
-    return bytes.fromhex(shown.decode()) if is_assigned else shown
+def _shown_id(record: StoredRecord, texts: dict[int, bytes]) -> bytes:
+    return record.assigned_id.hex().encode() if record.assigned_id else texts.get(_ID, b"")
 
 
 def _time_in(properties: dict[bytes, bytes]) -> int:
@@ -190,6 +184,11 @@ def chosen(rows: bytes, minutes: Collection[int]) -> bytes:
 
 def _minute(rows: bytes, at: int) -> int:
     return int.from_bytes(rows[at + 24 : at + 28], "big")
+
+
+def holding(rows: bytes, ids: Collection[int]) -> bytes:
+    """The rows of ids with these hashes."""
+    return b"".join(row for row in _split(rows) if int.from_bytes(row[:8], "big") in ids)
 
 
 def ordered(rows: bytes) -> bytes:

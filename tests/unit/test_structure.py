@@ -44,6 +44,7 @@ MAY_IMPORT = {
         "common",
         "engine.client",
         "engine.link",
+        "kafka_bridge.copy_in.foreign_headers",
         "kafka_bridge.copy_in.messages",
         "kafka_bridge.mapping",
         "kafka_bridge.source_identity",

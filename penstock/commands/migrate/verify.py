@@ -1,15 +1,181 @@
 """`penstock migrate verify`."""
 
-from penstock.commands.migrate.work import course_command
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
 
-command = course_command(
-    "verify",
-    """Wait until the copies of PLAN have caught up, and check that every queue has one source.
+import click
 
-    The recipe double_write then fences the topics once, for about a second, and has the proxies write to both sides from
-    there on; it ends when no repair journal holds a message of the topics.
-
-    It may be repeated. Undo: abort.
-    """,
-    gates=True,
+from common.admin.administrator import Administrator
+from common.clock import SystemClock
+from common.kafka.base import KafkaProducer
+from engine.client.admin import AdminError
+from engine.link.errors import LinkError
+from migration.describe import rows
+from migration.entries import PlanEntry, PlanStore
+from migration.positions import EnginePositions
+from migration.reconcile.plan_check import CheckedTopic, PlanCheck, divergence, finding_rows, topic_row
+from migration.reconcile.repair import Repaired
+from migration.reconcile.spans import TimeSpan
+from migration.states import PlanStep
+from migration.sub_steps import GATES
+from penstock.commands import engines
+from penstock.commands.exits import FAILED, Command, CommandError, code_for_contract
+from penstock.commands.instance import Instance, administration, instance_options
+from penstock.commands.migrate.work import (
+    DRY_RUN_COLUMNS,
+    OpenedKafka,
+    course_of,
+    opened_kafka,
+    output_option,
+    say,
 )
+from penstock.commands.output import show_one, show_rows
+from penstock.commands.times import TimeType
+
+NEWEST_MS = 3_600_000
+WATCH_S = 60
+LINK_S = 60.0
+FINDINGS_SHOWN_MAX = 20
+COMPARED_STEPS = (PlanStep.COPYING, PlanStep.VERIFIED, PlanStep.CUT, PlanStep.SOAKING)
+TOPIC_COLUMNS = ("topic", "kafka", "engine", "windows", "differing", "missing_in_engine", "missing_in_kafka",
+                 "doubled_in_engine", "doubled_in_kafka", "altered", "superseded")  # fmt: skip
+FINDING_COLUMNS = ("topic", "queue", "what", "id", "kafka_offsets", "engine_offsets")
+
+
+@click.command(cls=Command, name="verify")
+@click.argument("plan")
+@click.option("--all", "everything", is_flag=True, help="Compare all messages (default: those of the last hour).")
+@click.option("--from", "from_ms", type=TimeType(), metavar="TIME", help="Compare messages from TIME on, such as 3d.")
+@click.option("--to", "to_ms", type=TimeType(), metavar="TIME", help="Compare messages before TIME (default: all).")
+@click.option("--repair", is_flag=True, help="Write messages that one side lacks to it, under their ids.")
+@click.option(
+    "--take", type=click.Choice(["kafka", "engine"]), default=None,
+    help="With --repair: also write this side's form of altered messages to the other side, as a later message.",
+)  # fmt: skip
+@click.option("--watch", is_flag=True, help=f"Compare again every {WATCH_S} s, until something differs or Ctrl-C.")
+@click.option("--accept", "accepted", multiple=True, type=click.Choice(GATES),
+              help="Go on although this gate is red; repeatable. The plan's history has your name.")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Show what each sub-step will do, and do nothing.")
+@output_option
+@instance_options("engine")
+def command(
+    instance: Instance, plan: str, everything: bool, from_ms: int | None, to_ms: int | None, repair: bool,
+    take: str | None, watch: bool, accepted: tuple[str, ...], dry_run: bool, output: str,
+) -> None:  # fmt: skip
+    """Wait until the copies of PLAN have caught up, and compare its topics in Kafka and in the engine by ids and hashes.
+
+    Both sides may grow meanwhile. Ids that are missing, doubled or altered are listed, and the exit code is 1. When
+    nothing differs, a plan that was copying is verified. It may be repeated, also after the cut. Undo: abort.
+    """
+    if everything and from_ms is not None:
+        raise click.UsageError("--all and --from: use one of them")
+    if take and not repair:
+        raise click.UsageError(f"--take {take}: it needs --repair")
+    with administration(instance) as admin:
+        plans = PlanStore(admin.store, admin.clock, admin.who)
+        if dry_run:
+            show_rows(rows(plans.read(plan).plan, "verify"), DRY_RUN_COLUMNS, output)
+            return
+        with plans.at_work(plan) as entry:
+            if entry.state.step in (PlanStep.COPYING, PlanStep.VERIFIED) or entry.state.step not in COMPARED_STEPS:
+                entry = course_of(instance, admin, plans, entry, "verify", accepted)
+            while True:
+                start_ms = None if everything else (from_ms or SystemClock().now_ms() - NEWEST_MS)
+                entry = _check(instance, admin, plans, entry, TimeSpan(start_ms, to_ms), repair, take or "", output)
+                if not watch:
+                    return
+                time.sleep(WATCH_S)
+
+
+def _check(
+    instance: Instance, admin: Administrator, plans: PlanStore, entry: PlanEntry, span: TimeSpan, repair: bool,
+    take: str, output: str,
+) -> PlanEntry:  # fmt: skip
+    """Compare, repair, compare again; keep the result and show it. Raises CommandError where something differs."""
+    written = Repaired(0, 0, [])
+    with opened_check(instance, admin, entry) as (check, kafka):
+        found = check.compare(span)
+        if repair and divergence(found):
+            written = _repair(check, found, kafka.producer, take)
+            say(f"repaired: {written.engine:,} in the engine, {written.kafka:,} in Kafka; comparing again")
+            found = check.compare(span)
+        check.keep(found, span)
+    left = divergence(found)
+    entry = _noted(plans, entry, found, written, left)
+    _show(entry, found, written, output)
+    if left or written.refused:
+        told = f": {written.refused[0]}" if written.refused else ""
+        raise CommandError(f"plan {entry.plan.name}: {left:,} ids differ{told}", FAILED)
+    return entry
+
+
+@contextmanager
+def opened_check(
+    instance: Instance, admin: Administrator, entry: PlanEntry
+) -> Iterator[tuple[PlanCheck, OpenedKafka]]:  # fmt: skip
+    """The comparison of a plan. Errors of Kafka and of engines become the command's."""
+    with (
+        opened_kafka(admin, entry.plan.cluster) as kafka,
+        engines.connected(instance, LINK_S) as links,
+    ):
+        try:
+            yield PlanCheck(admin, entry.plan, kafka, EnginePositions(links), kafka.reader, say), kafka
+        except AdminError as error:
+            raise CommandError(f"engine: {error}", code_for_contract(error.code)) from error
+        except (LinkError, OSError) as error:
+            raise CommandError(f"engine: {error}") from error
+
+
+def _repair(
+    check: PlanCheck, found: list[CheckedTopic], open_producer: Callable[[], KafkaProducer], take: str
+) -> Repaired:
+    made: list[KafkaProducer] = []
+
+    def producer() -> KafkaProducer:
+        if not made:
+            made.append(open_producer())
+        return made[0]
+
+    try:
+        return check.repair(found, producer, take)
+    finally:
+        for each in made:
+            each.close(1.0)
+
+
+def _noted(
+    plans: PlanStore, entry: PlanEntry, found: list[CheckedTopic], written: Repaired, left: int
+) -> PlanEntry:  # fmt: skip
+    """Write the result into the plan's history; a plan whose sides differ is not verified."""
+    messages = sum(each.compared.kafka for each in found)
+    what = f"compared {messages:,} messages of {len(found):,} topics: {left:,} ids differ"
+    if written.engine or written.kafka:
+        what += f"; repaired {written.engine:,} in the engine and {written.kafka:,} in Kafka"
+    say(what)
+    state = entry.state
+    if left and state.step is PlanStep.VERIFIED:
+        state = replace(state, step=PlanStep.COPYING)
+    return plans.write(entry, state, what)
+
+
+def _show(entry: PlanEntry, found: list[CheckedTopic], written: Repaired, output: str) -> None:
+    topics = [topic_row(each.compared) for each in found]
+    listed = [row for each in found for row in finding_rows(each.compared)]
+    row: dict[str, Any] = {
+        "plan": entry.plan.name, "digest": entry.plan.digest, "step": str(entry.state.step),
+        "repaired_in_engine": written.engine, "repaired_in_kafka": written.kafka,
+    }  # fmt: skip
+    if output != "table":
+        show_one({**row, "topic_rows": topics, "findings": listed, "refused": written.refused}, output)
+        return
+    show_one(row, output)
+    click.echo()
+    show_rows(topics, TOPIC_COLUMNS, output)
+    if listed:
+        click.echo()
+        show_rows(listed[:FINDINGS_SHOWN_MAX], FINDING_COLUMNS, output)
+    if len(listed) > FINDINGS_SHOWN_MAX:
+        click.echo(f"and {len(listed) - FINDINGS_SHOWN_MAX:,} more: use -o json")

@@ -12,13 +12,13 @@ from common.admin import kafka_clusters
 from common.admin.administrator import Administrator
 from common.clock import SystemClock
 from common.config.definitions import KafkaClusterDefinition
-from common.kafka.base import ClusterAdmin, PartitionReader, ReaderOptions
+from common.kafka.base import ClusterAdmin, KafkaProducer, PartitionReader, ProducerOptions, ReaderOptions
 from common.kafka.errors import KafkaFault
 from engine.client.admin import AdminError
 from kafka_bridge.connecting import connection_of, driver_of
 from migration.deployment import Deployment
 from migration.describe import rows
-from migration.entries import PlanStore
+from migration.entries import PlanEntry, PlanStore
 from migration.facts import Facts
 from migration.plan import MigrationPlan
 from migration.positions import EnginePositions
@@ -55,6 +55,11 @@ class OpenedKafka:
         """A reader of committed records; its owner closes it."""
         definition = self.definition()
         return driver_of(definition).reader(connection_of(definition), ReaderOptions())
+
+    def producer(self) -> KafkaProducer:
+        """A producer without a transactional id; its owner closes it."""
+        definition = self.definition()
+        return driver_of(definition).producer(connection_of(definition), ProducerOptions())
 
     def __call__(self) -> ClusterAdmin:
         if self._client is None:
@@ -106,15 +111,24 @@ def perform(instance: Instance, name: str, command: str, accepted: Sequence[str]
             entry = plans.read(name)
             show_rows(rows(entry.plan, command or entry.state.course), DRY_RUN_COLUMNS, output)
             return
-        with plans.at_work(name) as entry, deployment_of(instance, admin, entry.plan, _say) as deployment:
-            run = CourseRun(deployment, plans, entry, admin.clock, frozenset(accepted), time.sleep, _say)
-            if not command and not entry.state.course:
-                raise CommandError(f"plan {name}: no command is at work: it is {entry.state.step}", 4)
-            entry = run.run(command) if command else run.resume()
+        with plans.at_work(name) as entry:
+            entry = course_of(instance, admin, plans, entry, command, accepted)
     show_one({"plan": name, "digest": entry.plan.digest, "step": str(entry.state.step)}, output)
 
 
-def _say(sentence: str) -> None:
+def course_of(
+    instance: Instance, admin: Administrator, plans: PlanStore, entry: PlanEntry, command: str,
+    accepted: Sequence[str],
+) -> PlanEntry:  # fmt: skip
+    """Run a course of a plan whose operator this process is; see `perform`."""
+    with deployment_of(instance, admin, entry.plan, say) as deployment:
+        run = CourseRun(deployment, plans, entry, admin.clock, frozenset(accepted), time.sleep, say)
+        if not command and not entry.state.course:
+            raise CommandError(f"plan {entry.plan.name}: no command is at work: it is {entry.state.step}", 4)
+        return run.run(command) if command else run.resume()
+
+
+def say(sentence: str) -> None:
     click.echo(f"{datetime.now(UTC).strftime('%H:%M:%S')} {sentence}", err=True)
 
 

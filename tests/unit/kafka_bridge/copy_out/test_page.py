@@ -7,6 +7,7 @@ import pytest
 from common.contract import Message, encode_struct
 from common.kafka.base import KafkaTopic
 from common.kafka.copy_mark import COPY_HEADER, parse_copy_mark
+from common.kafka.repair_mark import REPAIR_NAME, RepairMark, repair_hash
 from engine.link.copy import ForeignSource, QueueSource, SourceState
 from engine.link.pieces import AnswerPiece
 from engine.link.record import encode_copied_record, encode_record
@@ -27,7 +28,7 @@ def piece(queue, first, *records):
 
 
 def page_of(*pieces, is_own=lambda queue, offset: True):
-    page = OutgoingPage("in-kafka", PLACES, is_own)
+    page = OutgoingPage("in-kafka", PLACES, is_own, TOPIC)
     for each in pieces:
         page.add(each)
     return page
@@ -48,6 +49,14 @@ def test_a_record_goes_to_the_partition_of_its_queue_with_its_time_its_id_and_it
 def test_an_assigned_id_is_the_one_that_senders_see():
     page = page_of(piece(0, 0, encode_record(message(b"v"), bytes(range(16)))))
     assert dict(page.records.headers[0])["penstock-id"] == bytes(range(16)).hex().encode()
+
+
+def test_what_a_reconciliation_has_written_from_this_topic_is_skipped_and_the_same_mark_on_another_body_is_not():
+    mark = RepairMark(TOPIC.bytes, False, 7, repair_hash(b"own", None, b"v")).encode().decode()
+    properties = {REPAIR_NAME: mark}
+    records = [encode_record(message(body, id="own", properties=properties)) for body in (b"v", b"w")]
+    page = page_of(piece(0, 0, *records))
+    assert (page.records.values, page.skipped, page.next) == ([b"w"], 1, {0: 2})
 
 
 def test_records_of_this_kafka_topic_are_skipped_and_move_the_position():

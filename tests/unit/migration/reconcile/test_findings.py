@@ -47,7 +47,9 @@ def test_one_missing_one_doubled_and_one_altered_are_found_among_many(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-few = st.lists(st.tuples(st.integers(0, 3) | st.sampled_from((ID_END - 1, 1 << 63)), st.integers(0, 1), st.integers(0, 9)))
+few = st.lists(
+    st.tuples(st.integers(0, 3) | st.sampled_from((ID_END - 1, 1 << 63)), st.integers(0, 1), st.integers(0, 9))
+)
 
 
 @given(few, few, st.sampled_from((64, 200, 4096)))

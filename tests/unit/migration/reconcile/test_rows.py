@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.contract import Message, decode_struct, encode_struct
-from common.ids import assigned_at_ms
 from common.kafka.copy_mark import COPY_HEADER, CopyMark, content_hash
 from common.kafka.repair_mark import REPAIR_NAME, RepairMark, parse_repair_mark, repair_hash
 from engine.link.errors import PayloadError
@@ -180,10 +179,22 @@ def test_a_mark_is_parsed_or_refused_and_never_raises(text):
     assert parse_repair_mark(mark.encode()) == mark
 
 
-def test_an_id_in_the_form_of_assigned_ones_is_its_bytes():
-    shown = (bytes(6) + b"\xff" + bytes(9)).hex()
-    assert assigned_at_ms(shown) == 0 and rows.canonical_id(shown.encode()) == bytes.fromhex(shown)
-    assert rows.canonical_id(b"\xff" * 32) == b"\xff" * 32 and rows.canonical_id(b"mine") == b"mine"
+def test_an_assigned_id_and_the_text_that_clients_see_are_one_id(form):
+    assigned = bytes(range(16))
+    messages = [
+        (Message(topic="orders", body=b"b"), assigned),
+        (Message(topic="orders", id=assigned.hex(), body=b"b"), b""),
+    ]
+    data = b"".join(encode_record(encode_struct(message), shown) for message, shown in messages)
+    one, other = split(form.rows_of_stored(data, 2, 0, 0, SCOPE, KEY))
+    record = ForeignRecord(None, b"b", [(ID_HEADER, assigned.hex().encode())], 0)
+    (third,) = split(form.rows_of_records(columns([record]), SCOPE, KEY))
+    assert one[:2] == other[:2] == third[:2]
+
+
+def test_rows_of_some_ids_are_picked_in_their_order(form):
+    data = b"".join(ROW.pack(each % 3, each, 0, 0, 0) for each in range(9))
+    assert [row[1] for row in split(form.holding(data, {0, 2, 7}))] == [0, 2, 3, 5, 6, 8]
 
 
 def test_rows_are_made_of_what_the_copier_stores(form):

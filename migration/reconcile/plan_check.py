@@ -1,0 +1,119 @@
+"""The comparison of a plan's topics, their repair, and the result as it is kept in the configuration store."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from common.admin.administrator import Administrator
+from common.config.definitions import CopyOutDefinition, TopicDefinition
+from common.kafka.base import ClusterAdmin, KafkaProducer, PartitionReader
+from migration.deployment import REVERSE_GROUP
+from migration.errors import PlanRefused
+from migration.plan import MigrationPlan
+from migration.positions import EnginePositions
+from migration.reconcile.bounds import BoundsFinder
+from migration.reconcile.comparison import Compared, TopicComparison
+from migration.reconcile.findings import FindingKind
+from migration.reconcile.lookups import FindingReads
+from migration.reconcile.repair import Repaired, TopicRepair
+from migration.reconcile.spans import TimeSpan
+
+KIND = "migration_check"
+FINDINGS_KEPT_MAX = 100
+
+
+class CheckedTopic(NamedTuple):
+    """
+    Attributes:
+        compared: its findings are confirmed, and have their ids.
+    """
+
+    compared: Compared
+    reads: FindingReads
+
+
+class PlanCheck:
+    """
+    Args:
+        kafka: opens the plan's cluster at the first use.
+        open_reader: opens a reader of committed records.
+        progress: called with sentences.
+    """
+
+    def __init__(
+        self, admin: Administrator, plan: MigrationPlan, kafka: Callable[[], ClusterAdmin], engine: EnginePositions,
+        open_reader: Callable[[], PartitionReader], progress: Callable[[str], object],
+    ) -> None:  # fmt: skip
+        self._admin, self._plan, self._kafka, self._engine = admin, plan, kafka, engine
+        self._open_reader, self._progress = open_reader, progress
+
+    def compare(self, span: TimeSpan) -> list[CheckedTopic]:
+        """Compare every topic. Blocks; raises PlanRefused, KafkaFault, AdminError, OSError, PayloadError."""
+        back = self._kafka().group_offsets(REVERSE_GROUP + self._plan.name)  # before the ends, as all positions
+        finder = BoundsFinder(self._kafka(), self._engine, self._open_reader, back, span)
+        return [self._compare(finder, name) for name in self._plan.topic_names]
+
+    def _compare(self, finder: BoundsFinder, name: str) -> CheckedTopic:
+        entry = self._admin.store.get("topic", name)
+        if entry is None:
+            raise PlanRefused(f"topic {name}: it has no entry: start the plan first")
+        definition = TopicDefinition.from_value(name, entry.value)
+        copy = self._admin.store.get(CopyOutDefinition.kind, name)
+        has_copy_back = copy is not None and copy.value.get("plan") == self._plan.name
+        bounds = finder.of(definition, has_copy_back)
+        compared = TopicComparison(bounds, self._engine, self._open_reader, self._progress).run()
+        reads = FindingReads(bounds, self._kafka(), self._engine, self._open_reader)
+        kept = reads.confirmed(compared.findings)
+        for gone in compared.findings:
+            compared.counts[gone.kind] -= 1
+        for each in kept:
+            compared.counts[each.kind] += 1
+        compared.findings = kept
+        return CheckedTopic(compared, reads)
+
+    def repair(
+        self, checked: list[CheckedTopic], open_producer: Callable[[], KafkaProducer], take: str = ""
+    ) -> Repaired:
+        """Repair the findings that are listed. Raises as `compare`."""
+        results = [TopicRepair(each.reads, open_producer).repair(each.compared.findings, take) for each in checked]
+        refused = [sentence for each in results for sentence in each.refused]
+        return Repaired(sum(each.engine for each in results), sum(each.kafka for each in results), refused)
+
+    def keep(self, checked: list[CheckedTopic], span: TimeSpan) -> None:
+        """Keep the result for reports, in place of the one before."""
+        store, now_ms = self._admin.store, self._admin.clock.now_ms()
+        found = store.get(KIND, self._plan.name)
+        findings = [row for each in checked for row in finding_rows(each.compared)]
+        value = {
+            "at_ms": now_ms, "from_ms": span.from_ms, "to_ms": span.to_ms,
+            "topics": [topic_row(each.compared) for each in checked], "findings": findings[:FINDINGS_KEPT_MAX],
+        }  # fmt: skip
+        store.put(KIND, self._plan.name, value, found.version if found is not None else 0)
+
+
+def topic_row(compared: Compared) -> dict[str, Any]:
+    """A topic's result as values of JSON."""
+    counts = {kind.name.lower(): compared.counts[kind] for kind in FindingKind}
+    return {
+        "topic": compared.topic, "kafka": compared.kafka, "engine": compared.engine,
+        "kafka_bytes": compared.kafka_bytes, "engine_bytes": compared.engine_bytes, "windows": compared.windows,
+        "differing": compared.differing, **counts,
+    }  # fmt: skip
+
+
+def finding_rows(compared: Compared) -> list[dict[str, Any]]:
+    """A topic's listed findings as values of JSON."""
+    return [
+        {
+            "topic": compared.topic, "queue": each.queue, "what": str(each.kind), "id": each.id,
+            "in_kafka": each.kafka_count, "in_engine": each.engine_count, "kafka_offsets": [*each.kafka_offsets],
+            "engine_offsets": [*each.engine_offsets],
+        }
+        for each in compared.findings
+    ]  # fmt: skip
+
+
+def divergence(checked: list[CheckedTopic]) -> int:
+    """Ids that differ, over all topics."""
+    return sum(
+        count for each in checked for kind, count in each.compared.counts.items() if kind is not FindingKind.SUPERSEDED
+    )
