@@ -46,7 +46,7 @@ from tests.e2e.test_engine_process import ADMIN_SECRET, EngineProcess
 from tests.services.kafka import KafkaBrokers
 from tests.waiting import until
 
-NAME, QUEUES, BODY_SIZE, BATCH = "orders", 4, 100, 5_000
+NAME, QUEUES, BODY_SIZE, BATCH = "compared", 4, 100, 5_000
 FIRST_MS = 1_700_000_000_000
 PER_MINUTE = 2_000
 """Messages per queue and minute of their time: the drill-down reads one minute of a queue per planted fault."""
@@ -61,11 +61,11 @@ class Planted(NamedTuple):
 
 
 class Sides:
-    """A broker with a topic, and an engine."""
+    """A broker with a topic, and an engine. `brokers`: one that runs already."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.brokers = KafkaBrokers(folder / "kafka").start()
+    def __init__(self, folder: Path, brokers: KafkaBrokers | None) -> None:
+        self._own = None if brokers else KafkaBrokers(folder / "kafka").start()
+        self.brokers = brokers or self._own
         self.connection = KafkaConnection("main", (self.brokers.bootstrap,))
         self.admin = open_driver().admin(self.connection)
         assert self.admin.create_topics({NAME: NewKafkaTopic(QUEUES, 1)}) == {}
@@ -79,7 +79,8 @@ class Sides:
         self.engine.process.kill()
         self.engine.process.wait(10)
         self.admin.close()
-        self.brokers.stop()
+        if self._own is not None:
+            self._own.stop()
 
 
 def produce(sides: Sides, count: int) -> None:
@@ -217,11 +218,11 @@ def after(before: tuple[float, float]) -> dict[str, float]:
     return {"seconds": round(now[0] - before[0], 2), "cpu_seconds": round(now[1] - before[1], 2)}
 
 
-def run(folder: Path, count: int) -> tuple[Planted, dict]:
+def run(folder: Path, count: int, brokers: KafkaBrokers | None = None) -> tuple[Planted, dict]:
     """Make both sides, plant the faults, and let another process find them."""
     per_queue = count // QUEUES
     planted = Planted(per_queue // 4, per_queue // 2, per_queue * 3 // 4)
-    sides = Sides(folder)
+    sides = Sides(folder, brokers)
     try:
         produce(sides, count)
         print(f"{count:,} records are in Kafka", file=sys.stderr, flush=True)

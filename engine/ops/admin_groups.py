@@ -86,12 +86,13 @@ class GroupVerbs:
         return max(0, wall_ms - low) / 1000
 
     def _reset(self, request: dict, now_ms: int) -> dict:
-        """Move every queue of the group's topic; `preview` only reports the moves."""
+        """Move every queue of the group's topic; `preview` only reports the moves. `create` takes an unknown group, too."""
         target_of = self._target(request.get("to"))
         topic = self._store.topic(checked_name(request.get("topic"), "topic"))
         if topic is None:
             raise RequestError(f"topic {shown(request['topic'])}: the engine has no such topic", UNKNOWN_TOPIC)
-        group = self._delivery.group(self._known(request))
+        is_new = request.get("create") is True and not request.get("preview")
+        group = self._delivery.group(checked_name(request.get("group"), "group") if is_new else self._known(request))
         chosen = _chosen(group.cursors(topic, 0), request)
         self._check_offset(request.get("to"), topic, chosen)
         moved = []

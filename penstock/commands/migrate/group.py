@@ -10,6 +10,7 @@ from penstock.commands.migrate import (
     fence,
     inventory,
     plan,
+    positions,
     resume,
     retire,
     rollback,
@@ -36,5 +37,20 @@ def command() -> None:
     """
 
 
-for _each in (inventory, plan, start, status, verify, divergence, fence, cut, soak, rollback, retire, abort, resume):
+for _each in (
+    inventory,
+    plan,
+    start,
+    status,
+    verify,
+    divergence,
+    positions,
+    fence,
+    cut,
+    soak,
+    rollback,
+    retire,
+    abort,
+    resume,
+):
     command.add_command(_each.command)
