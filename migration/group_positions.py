@@ -86,7 +86,7 @@ class GroupPositions:
         state, partition = self._rows[queue], Partition(self._topic.name, queue)
         earliest = self._kafka.offsets([partition], EARLIEST)[partition] or 0
         stable = self._kafka.offsets([partition], STABLE_END)[partition] or 0
-        side = _Side(reader, partition, self._scopes[queue], earliest, min(committed, stable), stable)
+        side = _PartitionSide(reader, partition, self._scopes[queue], earliest, min(committed, stable), stable)
         if committed > state.next and side.first_foreign(state.next, side.committed) is not None:
             raise PlanRefused(
                 f"{self._where(queue)}: the group has read up to offset {committed:,}, and {state.next:,} is copied: wait "
@@ -125,7 +125,7 @@ class GroupPositions:
                     return offset
         return max(span)
 
-    def _check(self, side: "_Side", queue: int, offset: int, place: str) -> str:
+    def _check(self, side: "_PartitionSide", queue: int, offset: int, place: str) -> str:
         """Compare a copied message with its record. Returns `place`; empty: there is nothing to compare.
 
         Raises:
@@ -153,7 +153,7 @@ class GroupPositions:
         link.ask("reset", group=group, topic=self._topic.name, to=position.engine, queue=position.queue, create=True)
 
 
-class _Side(NamedTuple):
+class _PartitionSide(NamedTuple):
     """A partition around a group's position."""
 
     reader: PartitionReader

@@ -1,20 +1,20 @@
 # cython: language_level=3
-"""Rows per message, windows and their comparison, without a Python object per message. Reference: rows.py.
+"""Rows per message, without a Python object per message. Reference: rows.py.
 
 What is not plain (our own headers but an id in ASCII, keys that are no text, other fields than texts and one map) takes
 the reference's way.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport qsort
 from libc.string cimport memcmp, memcpy
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 
 from common._blake2b cimport (
     penstock_blake2b, penstock_blake2b_finish, penstock_blake2b_start, penstock_blake2b_update,
 )
+
+from migration.reconcile._bytes cimport big32, put32, put64
 
 from engine.link.record import read_record
 from migration.reconcile.rows import row_of_record, row_of_stored
@@ -30,7 +30,6 @@ DEF STRING = 11
 DEF MAP = 13
 DEF ID_MAX = 64
 DEF KEY_MAX = 4096
-DEF OFFSET_MASK = 0x7FFFFFFFFFFFFFFF
 DEF MINUTE_MS = 60000
 DEF MINUTE_MAX = 0xFFFFFFFF
 
@@ -49,10 +48,6 @@ cdef struct Found:
     bint has_key, has_repair
     int64_t time_ms
     uint8_t shown[32]
-
-
-cdef struct Window:
-    uint64_t count, size, ids, contents, lowest, highest
 
 
 cdef Scope scope_of(scope, key) except *:
@@ -258,10 +253,6 @@ cdef bint take_number(int64_t *number, Text text) noexcept:
     return True
 
 
-cdef inline uint32_t big32(const uint8_t *data) noexcept:
-    return <uint32_t> data[0] << 24 | <uint32_t> data[1] << 16 | <uint32_t> data[2] << 8 | data[3]
-
-
 cdef void put_row(uint8_t *row, Found *found, Scope *scope, uint64_t offset) noexcept:
     """Write ROW bytes: the caller's memory has so many per message."""
     cdef uint64_t low = 0, high = 0, key_low = scope.k0, key_high = scope.k1, content = 0, rest = 0
@@ -275,20 +266,6 @@ cdef void put_row(uint8_t *row, Found *found, Scope *scope, uint64_t offset) noe
     put64(row + 16, offset)
     put32(row + 24, <uint32_t> (minute if minute < MINUTE_MAX else MINUTE_MAX))
     put32(row + 28, <uint32_t> found.body.size)
-
-
-cdef inline void put64(uint8_t *data, uint64_t number) noexcept:
-    put32(data, <uint32_t> (number >> 32))
-    put32(data + 4, <uint32_t> number)
-
-
-cdef inline void put32(uint8_t *data, uint32_t number) noexcept:
-    data[0], data[1] = <uint8_t> (number >> 24), <uint8_t> (number >> 16)
-    data[2], data[3] = <uint8_t> (number >> 8), <uint8_t> number
-
-
-cdef inline uint64_t big64(const uint8_t *data) noexcept:
-    return <uint64_t> big32(data) << 32 | big32(data + 4)
 
 
 cdef void show(Found *found, const uint8_t *assigned) noexcept:
@@ -332,130 +309,3 @@ cdef bint is_utf8(Text text) except -1:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def fold(bytes rows, dict windows):
-    """As the reference."""
-    cdef const uint8_t *row = <const uint8_t *> PyBytes_AS_STRING(rows)
-    cdef Py_ssize_t number, count = PyBytes_GET_SIZE(rows) // ROW
-    cdef uint32_t minute, last = 0
-    cdef Window *window = NULL
-    cdef uint64_t offset
-    for number in range(count):
-        minute = big32(row + 24)
-        if window is NULL or minute != last:
-            last = minute
-            window = window_of(windows, minute)
-        offset = big64(row + 16) & OFFSET_MASK
-        window.count += 1
-        window.size += big32(row + 28)
-        window.ids ^= big64(row)
-        window.contents ^= big64(row + 8)
-        window.lowest = min(window.lowest, offset)
-        window.highest = max(window.highest, offset)
-        row += ROW
-
-
-cdef Window *window_of(dict windows, uint32_t minute) except NULL:
-    """The window in a bytearray that the dictionary owns, and that is never resized."""
-    cdef Window *window
-    found = windows.get(minute)
-    if found is None:
-        found = windows[minute] = bytearray(sizeof(Window))
-        window = <Window *> PyByteArray_AS_STRING(found)
-        window.lowest = OFFSET_MASK
-    return <Window *> PyByteArray_AS_STRING(found)
-
-
-def chosen(bytes rows, minutes):
-    """As the reference."""
-    cdef const uint8_t *row = <const uint8_t *> PyBytes_AS_STRING(rows)
-    cdef Py_ssize_t number, count = PyBytes_GET_SIZE(rows) // ROW, size = 0
-    cdef bytes out = PyBytes_FromStringAndSize(NULL, count * ROW)
-    cdef uint8_t *made = <uint8_t *> PyBytes_AS_STRING(out)
-    cdef uint32_t minute, last = 0
-    cdef bint is_first = True, wanted = False
-    for number in range(count):
-        minute = big32(row + 24)
-        if is_first or minute != last:
-            is_first, last, wanted = False, minute, minute in minutes
-        if wanted:
-            memcpy(made + size, row, ROW)
-            size += ROW
-        row += ROW
-    return out[:size]
-
-
-def holding(bytes rows, ids):
-    """As the reference."""
-    cdef const uint8_t *row = <const uint8_t *> PyBytes_AS_STRING(rows)
-    cdef Py_ssize_t number, count = PyBytes_GET_SIZE(rows) // ROW
-    cdef list found = []
-    for number in range(count):
-        if big64(row) in ids:
-            found.append(PyBytes_FromStringAndSize(<char *> row, ROW))
-        row += ROW
-    return b"".join(found)
-
-
-cdef int compared(const void *one, const void *other) noexcept nogil:
-    return memcmp(one, other, ROW)
-
-
-def ordered(bytes rows):
-    """As the reference."""
-    cdef Py_ssize_t size = PyBytes_GET_SIZE(rows)
-    cdef bytes out = PyBytes_FromStringAndSize(PyBytes_AS_STRING(rows), size)
-    cdef char *data = PyBytes_AS_STRING(out)
-    with nogil:
-        qsort(data, size // ROW, ROW, &compared)
-    return out
-
-
-def differing(bytes kafka, bytes engine):
-    """As the reference."""
-    cdef const uint8_t *left = <const uint8_t *> PyBytes_AS_STRING(kafka)
-    cdef const uint8_t *right = <const uint8_t *> PyBytes_AS_STRING(engine)
-    cdef const uint8_t *left_end = left + PyBytes_GET_SIZE(kafka)
-    cdef const uint8_t *right_end = right + PyBytes_GET_SIZE(engine)
-    cdef Py_ssize_t left_size, right_size
-    cdef int order
-    cdef list found = []
-    while left < left_end or right < right_end:
-        order = -1 if right >= right_end else 1 if left >= left_end else memcmp(left, right, 8)
-        left_size = group_size(left, left_end) if order <= 0 else 0
-        right_size = group_size(right, right_end) if order >= 0 else 0
-        if left_size != right_size or not same_contents(left, right, left_size):
-            add_group(found, left, left_size, 0)
-            add_group(found, right, right_size, 1)
-        left += left_size
-        right += right_size
-    return b"".join(found)
-
-
-cdef Py_ssize_t group_size(const uint8_t *row, const uint8_t *end) noexcept:
-    """Bytes of the rows that have the first one's id."""
-    cdef Py_ssize_t size = ROW
-    while row + size < end and memcmp(row, row + size, 8) == 0:
-        size += ROW
-    return size
-
-
-cdef bint same_contents(const uint8_t *left, const uint8_t *right, Py_ssize_t size) noexcept:
-    cdef Py_ssize_t at = 0
-    while at < size:
-        if memcmp(left + at + 8, right + at + 8, 8) != 0:
-            return False
-        at += ROW
-    return True
-
-
-cdef int add_group(list found, const uint8_t *rows, Py_ssize_t size, uint32_t side) except -1:
-    cdef Py_ssize_t at = 0
-    cdef uint8_t row[ROW]
-    while at < size:
-        memcpy(row, rows + at, ROW)
-        put32(row + 28, side)
-        found.append(PyBytes_FromStringAndSize(<char *> row, ROW))
-        at += ROW
-    return 0

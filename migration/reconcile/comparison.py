@@ -17,10 +17,11 @@ from common.kafka.records import Partition
 from migration.positions import EnginePositions
 from migration.reconcile.bounds import TopicBounds
 from migration.reconcile.engine_side import pieces
-from migration.reconcile.findings import Finding, FindingKind, crowd, findings
+from migration.reconcile.findings import Discrepancy, DiscrepancyKind, crowd, findings
 from migration.reconcile.kafka_side import fetches
 from migration.reconcile.native import chosen, differing, fold, holding, rows_of_records, rows_of_stored
-from migration.reconcile.rows import ENGINE, KAFKA, ROW, ROW_SIZE, WINDOW, HashKey
+from migration.reconcile.row_sets import ENGINE, KAFKA, WINDOW
+from migration.reconcile.rows import ROW, ROW_SIZE, HashKey
 from migration.reconcile.runs import RUN_BYTES, RowRuns, slices
 from migration.reconcile.spans import ReadRange, merged
 
@@ -51,20 +52,20 @@ class Compared:
     windows: int = 0
     differing: int = 0
     rows: int = 0
-    findings: list[Finding] = field(default_factory=list)
-    counts: Counter[FindingKind] = field(default_factory=Counter)
+    findings: list[Discrepancy] = field(default_factory=list)
+    counts: Counter[DiscrepancyKind] = field(default_factory=Counter)
 
     @property
     def diverges(self) -> bool:
-        return any(count for kind, count in self.counts.items() if kind is not FindingKind.SUPERSEDED)
+        return any(count for kind, count in self.counts.items() if kind is not DiscrepancyKind.SUPERSEDED)
 
-    def add(self, finding: Finding) -> None:
+    def add(self, finding: Discrepancy) -> None:
         self.counts[finding.kind] += 1
         self.findings.append(finding)
 
-    def bounded(self, found: Iterable[Finding]) -> list[Finding]:
+    def bounded(self, found: Iterable[Discrepancy]) -> list[Discrepancy]:
         """The first ones; the others are counted at once."""
-        kept: list[Finding] = []
+        kept: list[Discrepancy] = []
         for each in found:
             if len(self.findings) + len(kept) < FINDINGS_MAX:
                 kept.append(each)
@@ -140,7 +141,7 @@ class TopicComparison:
 
     def _drill_down(
         self, queue: int, minutes: set[int], sides: tuple[Windows, Windows], result: Compared
-    ) -> list[Finding]:
+    ) -> list[Discrepancy]:
         with ExitStack() as stack:
             runs = (self._runs(stack), self._runs(stack))
             for side in (KAFKA, ENGINE):
@@ -153,13 +154,13 @@ class TopicComparison:
                 result.rows += runs[side].rows
             return result.bounded(found_in(queue, runs, self._run_bytes // 4))
 
-    def _looked_again(self, queue: int, found: list[Finding]) -> list[Finding]:
+    def _looked_again(self, queue: int, found: list[Discrepancy]) -> list[Discrepancy]:
         """The findings, after a search for what is missing among all messages of the queue.
 
         The times of two copies of an id may differ, and then only the window of one of them may differ.
         """
         elsewhere: set[int] = set()
-        for kind, side in ((FindingKind.MISSING_IN_KAFKA, KAFKA), (FindingKind.MISSING_IN_ENGINE, ENGINE)):
+        for kind, side in ((DiscrepancyKind.MISSING_IN_KAFKA, KAFKA), (DiscrepancyKind.MISSING_IN_ENGINE, ENGINE)):
             if missing := {each.id_hash for each in found if each.kind is kind}:
                 rows = b"".join(holding(rows, missing) for _, rows in self._rows(side, self._range(side, queue)))
                 elsewhere |= {shown for shown, *_ in ROW.iter_unpack(rows)}
@@ -186,7 +187,7 @@ class TopicComparison:
             self._progress(sentence)
 
 
-def found_in(queue: int, runs: tuple[RowRuns, RowRuns], bytes_max: int) -> Iterator[Finding]:
+def found_in(queue: int, runs: tuple[RowRuns, RowRuns], bytes_max: int) -> Iterator[Discrepancy]:
     """The findings of both sides' rows, slice by slice of their ids."""
     for low, high, fits in slices(runs, bytes_max):
         if fits:

@@ -6,12 +6,13 @@ from enum import StrEnum
 from itertools import groupby
 from typing import NamedTuple
 
-from migration.reconcile.rows import ENGINE, KAFKA, OFFSET_MAX, REPAIRED, ROW, ROW_SIZE
+from migration.reconcile.row_sets import ENGINE, KAFKA
+from migration.reconcile.rows import OFFSET_MAX, REPAIRED, ROW, ROW_SIZE
 
 OFFSETS_SHOWN_MAX = 20
 
 
-class FindingKind(StrEnum):
+class DiscrepancyKind(StrEnum):
     """
     Attributes:
         SUPERSEDED: an altered message that an operator has had written again; it is no divergence.
@@ -25,11 +26,11 @@ class FindingKind(StrEnum):
     SUPERSEDED = "superseded"
 
 
-MISSING = (FindingKind.MISSING_IN_ENGINE, FindingKind.MISSING_IN_KAFKA)
+MISSING = (DiscrepancyKind.MISSING_IN_ENGINE, DiscrepancyKind.MISSING_IN_KAFKA)
 
 
 @dataclass(frozen=True)
-class Finding:
+class Discrepancy:
     """
     Attributes:
         id_hash: of the comparison that found it.
@@ -38,7 +39,7 @@ class Finding:
         id: as clients see it; empty: not read yet.
     """
 
-    kind: FindingKind
+    kind: DiscrepancyKind
     queue: int
     id_hash: int
     kafka_offsets: tuple[int, ...]
@@ -54,8 +55,8 @@ class _SideRow(NamedTuple):
     is_repair: bool
 
 
-def findings(queue: int, differing: bytes) -> Iterator[Finding]:
-    """A finding per id of the rows that `rows.differing` gives."""
+def findings(queue: int, differing: bytes) -> Iterator[Discrepancy]:
+    """A finding per id of the rows that `row_sets.differing` gives."""
     rows = (ROW.unpack_from(differing, at) for at in range(0, len(differing), ROW_SIZE))
     for shown, group in groupby(rows, key=lambda row: row[0]):
         sides: tuple[list[_SideRow], list[_SideRow]] = ([], [])
@@ -66,36 +67,36 @@ def findings(queue: int, differing: bytes) -> Iterator[Finding]:
 
 
 def finding(
-    kind: FindingKind, queue: int, shown: int, kafka: Sequence[_SideRow], engine: Sequence[_SideRow],
+    kind: DiscrepancyKind, queue: int, shown: int, kafka: Sequence[_SideRow], engine: Sequence[_SideRow],
     counts: tuple[int, int] | None = None,
-) -> Finding:  # fmt: skip
+) -> Discrepancy:  # fmt: skip
     """A finding with the first offsets of each side. `counts`: of all rows, where these are only some of them."""
     kafka_count, engine_count = counts or (len(kafka), len(engine))
-    return Finding(kind, queue, shown, _offsets(kafka), _offsets(engine), kafka_count, engine_count)
+    return Discrepancy(kind, queue, shown, _offsets(kafka), _offsets(engine), kafka_count, engine_count)
 
 
 def _offsets(side: Sequence[_SideRow]) -> tuple[int, ...]:
     return tuple(sorted(row.offset for row in side))[:OFFSETS_SHOWN_MAX]
 
 
-def kind_of(kafka: Sequence[_SideRow], engine: Sequence[_SideRow]) -> FindingKind:
+def kind_of(kafka: Sequence[_SideRow], engine: Sequence[_SideRow]) -> DiscrepancyKind:
     """The kind of an id whose contents are not the same on both sides."""
     if not engine:
-        return FindingKind.MISSING_IN_ENGINE
+        return DiscrepancyKind.MISSING_IN_ENGINE
     if not kafka:
-        return FindingKind.MISSING_IN_KAFKA
+        return DiscrepancyKind.MISSING_IN_KAFKA
     contents = [{row.content for row in side} for side in (kafka, engine)]
     if contents[KAFKA] == contents[ENGINE]:
         is_more = len(engine) >= len(kafka)
-        return FindingKind.DOUBLED_IN_ENGINE if is_more else FindingKind.DOUBLED_IN_KAFKA
+        return DiscrepancyKind.DOUBLED_IN_ENGINE if is_more else DiscrepancyKind.DOUBLED_IN_KAFKA
     for side, other in ((engine, contents[KAFKA]), (kafka, contents[ENGINE])):
         newest = max(side, key=lambda row: row.offset)
         if newest.is_repair and newest.content in other:
-            return FindingKind.SUPERSEDED
-    return FindingKind.ALTERED
+            return DiscrepancyKind.SUPERSEDED
+    return DiscrepancyKind.ALTERED
 
 
-def crowd(queue: int, shown: int, sides: tuple[Iterable[bytes], Iterable[bytes]]) -> Finding | None:
+def crowd(queue: int, shown: int, sides: tuple[Iterable[bytes], Iterable[bytes]]) -> Discrepancy | None:
     """The finding of a single id with more rows than fit into memory, by counts and XOR of contents; None: equal."""
     firsts: tuple[list[_SideRow], list[_SideRow]] = ([], [])
     counts, sums = [0, 0], [0, 0]
@@ -109,9 +110,9 @@ def crowd(queue: int, shown: int, sides: tuple[Iterable[bytes], Iterable[bytes]]
     if counts[KAFKA] == counts[ENGINE] and sums[KAFKA] == sums[ENGINE]:
         return None
     if not counts[ENGINE] or not counts[KAFKA]:
-        kind = FindingKind.MISSING_IN_KAFKA if counts[ENGINE] else FindingKind.MISSING_IN_ENGINE
+        kind = DiscrepancyKind.MISSING_IN_KAFKA if counts[ENGINE] else DiscrepancyKind.MISSING_IN_ENGINE
     elif counts[KAFKA] == counts[ENGINE]:
-        kind = FindingKind.ALTERED
+        kind = DiscrepancyKind.ALTERED
     else:
-        kind = FindingKind.DOUBLED_IN_ENGINE if counts[ENGINE] > counts[KAFKA] else FindingKind.DOUBLED_IN_KAFKA
+        kind = DiscrepancyKind.DOUBLED_IN_ENGINE if counts[ENGINE] > counts[KAFKA] else DiscrepancyKind.DOUBLED_IN_KAFKA
     return finding(kind, queue, shown, *firsts, counts=(counts[KAFKA], counts[ENGINE]))

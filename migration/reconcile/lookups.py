@@ -14,7 +14,7 @@ from kafka_bridge.mapping import fields_of
 from migration.positions import EngineLink, EnginePositions
 from migration.reconcile.bounds import TopicBounds
 from migration.reconcile.engine_side import message_at, queue_reports
-from migration.reconcile.findings import Finding, FindingKind
+from migration.reconcile.findings import Discrepancy, DiscrepancyKind
 from migration.reconcile.kafka_side import fetches
 from migration.reconcile.spans import ReadRange, merged
 
@@ -22,7 +22,7 @@ GAP = 2_000
 _ID = 6
 
 
-class FoundRecord(NamedTuple):
+class KafkaRecord(NamedTuple):
     """A record of Kafka."""
 
     offset: int
@@ -46,7 +46,7 @@ class FindingReads:
         """To the engine that has the queue."""
         return self._links[queue]
 
-    def records(self, queue: int, offsets: Iterable[int]) -> Iterator[FoundRecord]:
+    def records(self, queue: int, offsets: Iterable[int]) -> Iterator[KafkaRecord]:
         """The committed records at these offsets of a partition, in their order. Those that are gone are left out."""
         wanted = set(offsets)
         partition = Partition(self.bounds.topic.name, queue)
@@ -60,7 +60,7 @@ class FindingReads:
                     for index, offset in enumerate(fetched.offsets):
                         if offset in wanted:
                             wanted.discard(offset)
-                            yield FoundRecord(
+                            yield KafkaRecord(
                                 offset, fetched.timestamps[index], fetched.keys[index], fetched.values[index],
                                 fetched.headers[index],
                             )  # fmt: skip
@@ -69,7 +69,7 @@ class FindingReads:
         """A message of the engine and when it was stored; None: it is gone."""
         return message_at(self._links[queue], self.bounds.stored, queue, offset)
 
-    def confirmed(self, found: list[Finding]) -> list[Finding]:
+    def confirmed(self, found: list[Discrepancy]) -> list[Discrepancy]:
         """The findings with their ids, without those that retention explains: it goes on while both sides are read."""
         kafka = {each: self._kafka_ids(each, found) for each in {one.queue for one in found}}
         kept = []
@@ -85,7 +85,7 @@ class FindingReads:
             kept.append(replace(each, id=shown.decode("utf-8", "replace")))
         return kept
 
-    def _kafka_ids(self, queue: int, found: list[Finding]) -> dict[int, bytes]:
+    def _kafka_ids(self, queue: int, found: list[Discrepancy]) -> dict[int, bytes]:
         scope = self.bounds.scopes[queue]
         offsets = [at for one in found if one.queue == queue for at in one.kafka_offsets[:1]]
         return {
@@ -93,7 +93,7 @@ class FindingReads:
             for each in self.records(queue, offsets)
         }
 
-    def _engine_id(self, each: Finding) -> bytes | None:
+    def _engine_id(self, each: Discrepancy) -> bytes | None:
         """None: retention has deleted the message, or its record in Kafka."""
         found = self.stored(each.queue, each.engine_offsets[0])
         if found is None:
@@ -105,9 +105,9 @@ class FindingReads:
             return None
         return engine_id(record)
 
-    def _is_deleted_in_engine(self, each: Finding) -> bool:
+    def _is_deleted_in_engine(self, each: Discrepancy) -> bool:
         """Whether the engine's retention, which goes on, has meanwhile passed a message that is missing there."""
-        if each.kind is not FindingKind.MISSING_IN_ENGINE:
+        if each.kind is not DiscrepancyKind.MISSING_IN_ENGINE:
             return False
         link, stored, queue = self._links[each.queue], self.bounds.stored, each.queue
         first = queue_reports(link, stored, [queue])[queue].first

@@ -12,7 +12,7 @@ from migration.plan import MigrationPlan
 from migration.positions import EnginePositions
 from migration.reconcile.bounds import BoundsFinder
 from migration.reconcile.comparison import Compared, TopicComparison
-from migration.reconcile.findings import FindingKind
+from migration.reconcile.findings import DiscrepancyKind
 from migration.reconcile.lookups import FindingReads
 from migration.reconcile.repair import Repaired, TopicRepair
 from migration.reconcile.spans import TimeSpan
@@ -92,7 +92,7 @@ class PlanCheck:
 
 def topic_row(compared: Compared) -> dict[str, Any]:
     """A topic's result as values of JSON."""
-    counts = {kind.name.lower(): compared.counts[kind] for kind in FindingKind}
+    counts = {kind.name.lower(): compared.counts[kind] for kind in DiscrepancyKind}
     return {
         "topic": compared.topic, "kafka": compared.kafka, "engine": compared.engine,
         "kafka_bytes": compared.kafka_bytes, "engine_bytes": compared.engine_bytes, "windows": compared.windows,
@@ -115,5 +115,8 @@ def finding_rows(compared: Compared) -> list[dict[str, Any]]:
 def divergence(checked: list[CheckedTopic]) -> int:
     """Ids that differ, over all topics."""
     return sum(
-        count for each in checked for kind, count in each.compared.counts.items() if kind is not FindingKind.SUPERSEDED
+        count
+        for each in checked
+        for kind, count in each.compared.counts.items()
+        if kind is not DiscrepancyKind.SUPERSEDED
     )

@@ -35,8 +35,8 @@ from kafka_bridge.copy_in.messages import (
     message_of,
 )
 from kafka_bridge.mapping import record_of
-from migration.reconcile.findings import Finding, FindingKind
-from migration.reconcile.lookups import FindingReads, FoundRecord, engine_id
+from migration.reconcile.findings import Discrepancy, DiscrepancyKind
+from migration.reconcile.lookups import FindingReads, KafkaRecord, engine_id
 from migration.reconcile.rows import QueueScope
 
 FLUSH_S = 40.0
@@ -64,7 +64,7 @@ class TopicRepair:
         self._reads, self._open_producer = reads, open_producer
         self._refused: list[str] = []
 
-    def repair(self, found: Iterable[Finding], take: str = "") -> Repaired:
+    def repair(self, found: Iterable[Discrepancy], take: str = "") -> Repaired:
         """Write what is missing, and with `take` = kafka or engine that side's altered messages to the other side.
 
         A message is in the engine durably on return. May be repeated: what was written is found by the next comparison.
@@ -73,10 +73,10 @@ class TopicRepair:
         to_engine: dict[int, list[int]] = defaultdict(list)
         to_kafka: list[tuple[int, int]] = []
         for each in found:
-            is_altered = each.kind is FindingKind.ALTERED
-            if each.kind is FindingKind.MISSING_IN_ENGINE or (is_altered and take == "kafka"):
+            is_altered = each.kind is DiscrepancyKind.ALTERED
+            if each.kind is DiscrepancyKind.MISSING_IN_ENGINE or (is_altered and take == "kafka"):
                 to_engine[each.queue] += each.kafka_offsets if not is_altered else each.kafka_offsets[-1:]
-            elif each.kind is FindingKind.MISSING_IN_KAFKA or (is_altered and take == "engine"):
+            elif each.kind is DiscrepancyKind.MISSING_IN_KAFKA or (is_altered and take == "engine"):
                 offsets = each.engine_offsets if not is_altered else each.engine_offsets[-1:]
                 to_kafka += [(each.queue, offset) for offset in offsets]
         self._refused = []
@@ -125,7 +125,7 @@ class TopicRepair:
         return len(rows) - len(results[0].sentences)
 
 
-def engine_record(topic: bytes, record: FoundRecord, scope: QueueScope) -> bytes:
+def engine_record(topic: bytes, record: KafkaRecord, scope: QueueScope) -> bytes:
     """The record of the engine that stands for one of Kafka. Raises ForeignRecordTooLarge."""
     marks = [parse_copy_mark(value) for name, value in record.headers if name == COPY_HEADER]
     is_own = is_copy_of(scope.log_id, scope.topic_id, record.headers, record.key, record.value)
@@ -141,7 +141,7 @@ def engine_record(topic: bytes, record: FoundRecord, scope: QueueScope) -> bytes
     return encode_record(encode_struct(message), copied.assigned_id or b"")
 
 
-def kafka_record(stored: StoredRecord, stored_at_ms: int, offset: int, scope: QueueScope) -> FoundRecord:
+def kafka_record(stored: StoredRecord, stored_at_ms: int, offset: int, scope: QueueScope) -> KafkaRecord:
     """The record of Kafka that stands for a message of the engine. A copied message gets back what the copy has bent."""
     message_key_bytes, body, headers = record_of(stored.message, stored.assigned_id or None, allows_reserved=True)
     is_own = stored.source_offset is None
@@ -161,7 +161,7 @@ def kafka_record(stored: StoredRecord, stored_at_ms: int, offset: int, scope: Qu
     headers = [*headers, (COPY_HEADER, copy.encode())]
     if all(name != REPAIR_NAME for name, _ in headers):
         headers.append((REPAIR_NAME, mark))
-    return FoundRecord(offset, timestamp, key, kept, headers)
+    return KafkaRecord(offset, timestamp, key, kept, headers)
 
 
 _BENT = (HEADERS_PROPERTY, KEY_PROPERTY, NULL_PROPERTY, TIME_PROPERTY)

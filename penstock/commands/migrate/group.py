@@ -11,6 +11,7 @@ from penstock.commands.migrate import (
     inventory,
     plan,
     positions,
+    report,
     resume,
     retire,
     rollback,
@@ -38,19 +39,7 @@ def command() -> None:
 
 
 for _each in (
-    inventory,
-    plan,
-    start,
-    status,
-    verify,
-    divergence,
-    positions,
-    fence,
-    cut,
-    soak,
-    rollback,
-    retire,
-    abort,
-    resume,
-):
+    inventory, plan, start, status, verify, divergence, positions, fence, cut, soak, rollback, retire, abort, resume,
+    report,
+):  # fmt: skip
     command.add_command(_each.command)

@@ -7,7 +7,7 @@ import click
 from common.admin.administrator import Administrator
 from migration.describe import waits_for
 from migration.entries import PlanEntry, PlanStore
-from migration.facts import TopicFacts, WaitingCopies
+from migration.facts import Facts, TopicFacts, WaitingCopies
 from migration.plan import DOUBLE_WRITE
 from migration.run import CourseRun
 from penstock.commands.exits import Command
@@ -65,7 +65,7 @@ def _show(instance: Instance, admin: Administrator, plans: PlanStore, entry: Pla
     row = _plan_row(entry)
     row["waits_for"] = waits_for(entry.state, facts, rules, _is_at_work(admin, entry.plan.name))
     row["behind"] = total_behind(facts)
-    topics = [_topic_row(name, each) for name, each in facts.topics.items()]
+    topics = topic_rows(facts)
     is_dual = entry.plan.recipe == DOUBLE_WRITE
     if is_dual:
         row["one_side_only"] = sum(each.messages for each in facts.waiting)
@@ -99,6 +99,11 @@ def _is_at_work(admin: Administrator, plan: str) -> bool:
         return True
     admin.store.release(f"migration/{plan}")
     return False
+
+
+def topic_rows(facts: Facts) -> list[dict[str, Any]]:
+    """A row per topic of the plan."""
+    return [_topic_row(name, each) for name, each in facts.topics.items()]
 
 
 def _topic_row(name: str, topic: TopicFacts) -> dict[str, Any]:

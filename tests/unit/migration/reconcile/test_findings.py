@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from migration.reconcile.comparison import differing_minutes, found_in
-from migration.reconcile.findings import FindingKind, findings
+from migration.reconcile.findings import DiscrepancyKind, findings
 from migration.reconcile.native import differing, ordered
-from migration.reconcile.rows import REPAIRED, ROW, WINDOW
+from migration.reconcile.row_sets import WINDOW
+from migration.reconcile.rows import REPAIRED, ROW
 from migration.reconcile.runs import ID_END, RowRuns
 from migration.reconcile.spans import ReadRange, merged
 
@@ -38,8 +39,8 @@ def test_one_missing_one_doubled_and_one_altered_are_found_among_many(tmp_path):
     engine[300] = (engine[300][0], 77, engine[300][2])
     chance.shuffle(engine)
     found = {each.kind: each for each in drilled(tmp_path, kafka, engine, 8_000)}
-    missing, doubled = found[FindingKind.MISSING_IN_ENGINE], found[FindingKind.DOUBLED_IN_ENGINE]
-    altered = found[FindingKind.ALTERED]
+    missing, doubled = found[DiscrepancyKind.MISSING_IN_ENGINE], found[DiscrepancyKind.DOUBLED_IN_ENGINE]
+    altered = found[DiscrepancyKind.ALTERED]
     assert len(found) == 3
     assert (missing.id_hash, missing.kafka_offsets, missing.engine_offsets, missing.queue) == (ids[100], (100,), (), 3)
     assert (doubled.id_hash, doubled.kafka_offsets, doubled.engine_offsets) == (ids[200], (200,), (207, 90_000))
@@ -66,7 +67,7 @@ def test_memory_changes_nothing_in_which_ids_are_found(tmp_path_factory, kafka, 
 def test_an_id_with_more_copies_than_fit_into_memory_is_found_by_its_counts(tmp_path):
     kafka, engine = [(9, 1, at) for at in range(100)], [(9, 1, at) for at in range(101)]
     (found,) = drilled(tmp_path, kafka, engine, 320)
-    assert (found.kind, found.kafka_count, found.engine_count) == (FindingKind.DOUBLED_IN_ENGINE, 100, 101)
+    assert (found.kind, found.kafka_count, found.engine_count) == (DiscrepancyKind.DOUBLED_IN_ENGINE, 100, 101)
     assert found.engine_offsets == tuple(range(20))
     assert drilled(tmp_path, kafka, kafka, 320) == []
 
@@ -77,18 +78,18 @@ def kinds(kafka, engine):
 
 def test_each_kind_of_difference_has_its_name():
     assert kinds([(1, 1, 0)], [(1, 1, 9)]) == []
-    assert kinds([(1, 1, 0)], []) == [FindingKind.MISSING_IN_ENGINE]
-    assert kinds([], [(1, 1, 0)]) == [FindingKind.MISSING_IN_KAFKA]
-    assert kinds([(1, 1, 0), (1, 1, 1)], [(1, 1, 0)]) == [FindingKind.DOUBLED_IN_KAFKA]
-    assert kinds([(1, 1, 0)], [(1, 1, 0), (1, 1, 1)]) == [FindingKind.DOUBLED_IN_ENGINE]
-    assert kinds([(1, 1, 0)], [(1, 2, 0)]) == [FindingKind.ALTERED]
+    assert kinds([(1, 1, 0)], []) == [DiscrepancyKind.MISSING_IN_ENGINE]
+    assert kinds([], [(1, 1, 0)]) == [DiscrepancyKind.MISSING_IN_KAFKA]
+    assert kinds([(1, 1, 0), (1, 1, 1)], [(1, 1, 0)]) == [DiscrepancyKind.DOUBLED_IN_KAFKA]
+    assert kinds([(1, 1, 0)], [(1, 1, 0), (1, 1, 1)]) == [DiscrepancyKind.DOUBLED_IN_ENGINE]
+    assert kinds([(1, 1, 0)], [(1, 2, 0)]) == [DiscrepancyKind.ALTERED]
 
 
 def test_an_altered_message_that_was_written_again_is_no_divergence():
     repaired, other = (1, 1, 9 | REPAIRED), (1, 2, 0)
-    assert kinds([(1, 1, 0)], [other, repaired]) == [FindingKind.SUPERSEDED]
-    assert kinds([other, repaired], [(1, 1, 0)]) == [FindingKind.SUPERSEDED]
-    assert kinds([(1, 1, 0)], [other, (1, 3, 9 | REPAIRED)]) == [FindingKind.ALTERED]
+    assert kinds([(1, 1, 0)], [other, repaired]) == [DiscrepancyKind.SUPERSEDED]
+    assert kinds([other, repaired], [(1, 1, 0)]) == [DiscrepancyKind.SUPERSEDED]
+    assert kinds([(1, 1, 0)], [other, (1, 3, 9 | REPAIRED)]) == [DiscrepancyKind.ALTERED]
 
 
 def window(*values):

@@ -1,6 +1,7 @@
 """Rows of messages, in both forms: what a copier makes of a record has the record's row, and what differs is found."""
 
 import random
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -13,17 +14,19 @@ from engine.link.errors import PayloadError
 from engine.link.record import encode_record, read_record
 from kafka_bridge.copy_in import packing
 from kafka_bridge.mapping import ID_HEADER, record_of
-from migration.reconcile import native, rows
-from migration.reconcile.rows import OFFSET_MAX, REPAIRED, ROW, ROW_SIZE, WINDOW, QueueScope
+from migration.reconcile import native, row_sets, rows
+from migration.reconcile.row_sets import WINDOW
+from migration.reconcile.rows import OFFSET_MAX, REPAIRED, ROW, ROW_SIZE, QueueScope
 from tests.unit.kafka_bridge.copy_in.foreign_records import TARGET, ForeignRecord, columns, foreign, sent_messages
 
-FORMS = [rows, native] if native.NATIVE else [rows]
+REFERENCE = SimpleNamespace(**{**vars(rows), **vars(row_sets)})
+FORMS = [REFERENCE, native] if native.NATIVE else [REFERENCE]
 KEY = (0x0123456789ABCDEF, 0xFEDCBA9876543210)
 SCOPE = QueueScope(b"t" * 16, 3, "log", 12, 0, OFFSET_MAX, 0, OFFSET_MAX)
 MINUTE = 1_700_000_000_000 // 60_000
 
 
-@pytest.fixture(params=FORMS, ids=lambda form: form.__name__)
+@pytest.fixture(params=FORMS, ids=lambda form: "native" if form is native else "reference")
 def form(request):
     return request.param
 
@@ -158,8 +161,8 @@ few_rows = st.lists(st.builds(ROW.pack, *[st.integers(0, 2)] * 4, st.just(0)), m
 @given(few_rows, few_rows)
 @settings(max_examples=300)
 def test_both_forms_find_the_ids_whose_contents_differ(left, right):
-    sides = [rows.ordered(left), rows.ordered(right)]
-    found = rows.differing(*sides)
+    sides = [row_sets.ordered(left), row_sets.ordered(right)]
+    found = row_sets.differing(*sides)
     for each in FORMS:
         assert [each.ordered(left), each.ordered(right)] == sides
         assert each.chosen(left, {1}) == b"".join(
