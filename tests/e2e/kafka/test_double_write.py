@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from common.contract import Code, Message
 from common.kafka.base import NewKafkaTopic, ProducerOptions
 from common.kafka.connection import KafkaConnection
 from common.kafka.drivers import open_driver
 from common.kafka.records import OutgoingRecords
-from tests.e2e.kafka.home import Puller
+from tests.e2e.kafka.home import Puller, Sender
 from tests.e2e.running import RunningPenstock
 from tests.services import thrift_toolchains
 from tests.services.kafka import KafkaBrokers
@@ -31,6 +32,8 @@ cluster: main
 topics: [{", ".join(TOPICS)}]
 limits: {{fence_s: 60, soak_hours: 0}}
 """
+LEFT = "left"
+LEFT_PLAN = f"name: left\nrecipe: double_write\ncluster: main\ntopics: [{LEFT}]\n"
 CONSOLE = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 STEADY = Path(__file__).with_name("steady_producer.php")
 
@@ -42,8 +45,8 @@ class Double:
         self.brokers = KafkaBrokers(folder / "kafka").start()
         self.connection, self.folder = KafkaConnection("main", (self.brokers.bootstrap,)), folder
         with closing(open_driver().admin(self.connection)) as admin:
-            assert admin.create_topics(dict.fromkeys(TOPICS, NewKafkaTopic(PARTITIONS, 1))) == {}
-            until(lambda: len(admin.topics(TOPICS)) == len(TOPICS), "the topics", 30.0)
+            assert admin.create_topics(dict.fromkeys([*TOPICS, LEFT], NewKafkaTopic(PARTITIONS, 1))) == {}
+            until(lambda: len(admin.topics([*TOPICS, LEFT])) == len(TOPICS) + 1, "the topics", 30.0)
         self._write_history()
         self.penstock = RunningPenstock(folder / "data")
         (folder / "data" / "config").mkdir(parents=True)
@@ -51,6 +54,7 @@ class Double:
         self.penstock.start()
         self.application = self.penstock.application("shop", send=["*"], pull=["*"])
         (folder / "plan.yaml").write_text(PLAN)
+        (folder / "left.yaml").write_text(LEFT_PLAN)
 
     def _write_history(self) -> None:
         """Records of a writer that knows nothing of Penstock."""
@@ -225,3 +229,23 @@ def way(double, producers):
     go("soak", "soaking")
     shown = double.penstock.run("topic", "show", TOPICS[0])
     assert (shown["cut"]["epoch"], shown["secondary"]) == (4, "kafka:main")
+
+
+def test_an_aborted_plan_leaves_a_copy_in_the_engine_that_has_each_message_once(double):
+    double.migrate("plan", str(double.folder / "left.yaml"), "--accept", "lone-replica")
+    sender = Sender(double.penstock, double.application)
+    sent = [f"m{number}" for number in range(30)]
+
+    def send(names):
+        results = sender.send(*(Message(topic=LEFT, id=name, key=name, body=name.encode()) for name in names))
+        assert {each.code for each in results} == {Code.OK}
+
+    for command, names in (("start", sent[:10]), ("verify", sent[10:20]), ("abort", sent[20:])):
+        double.migrate(command, "left")
+        send(names)
+    sender.close()
+    shown = double.penstock.run("topic", "show", LEFT)
+    assert (shown["home"], shown.get("secondary", "")) == ("kafka:main", "")
+    with closing(Puller(double, "left.readers")) as puller:
+        found = [each.id for each in puller.take(LEFT, len(sent))]
+    assert sorted(found) == sorted(sent)
