@@ -80,8 +80,10 @@ class Deployment:
             topics = {name: replace(each, is_being_copied=self._is_being_copied(name)) for name, each in topics.items()}
         cut_ms = max(each.cut_ms for each in topics.values())
         soaked_ms = max(0, self._admin.clock.now_ms() - cut_ms) if cut_ms else 0
-        journals = journal_facts(store, names, version)._asdict()
-        return Facts(topics, tuple(laggards(store, version)), unsent(store, version), soaked_ms=soaked_ms, **journals)
+        found = Facts(topics, tuple(laggards(store, version)), unsent(store, version), soaked_ms=soaked_ms)
+        if self._plan.recipe != DOUBLE_WRITE:
+            return found
+        return replace(found, **journal_facts(store, names, version)._asdict())
 
     def _configured(self, name: str, mark: str) -> TopicFacts:
         definition, plan = self._definition(name), self._plan

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from migration.facts import IN_KAFKA, Facts, Rules
+from migration.recipes.course import PlanStep
 from migration.states import Answer, Do, PlanState, Refuse, Wait
 from migration.sub_steps.sub_step import SHOWN_MAX, SubStep, leaving, shown
 
@@ -108,8 +109,9 @@ def _unpair(state: PlanState, facts: Facts, rules: Rules) -> Answer:
 
 
 def _unpair_fenced(state: PlanState, facts: Facts, rules: Rules) -> Answer:
-    """A pairing that is given up: while the fence is there, nothing was sent to both sides."""
-    if state.quits != "verify":
+    """A pairing that is given up: while its fence is there, nothing was sent to both sides."""
+    is_pairing = state.quits == "verify" or (state.course == "abort" and state.step is PlanStep.COPYING)
+    if not is_pairing:
         return None
     topics = facts.topics.items()
     wanted = tuple(name for name, each in topics if each.fence and each.secondary and each.home == IN_KAFKA)

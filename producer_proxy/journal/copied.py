@@ -12,7 +12,7 @@ import gevent
 from common.config.definitions import TopicDefinition
 from common.config.store import COPIED, JOURNAL, SENT, ConfigVersion
 
-LOOK_S = 0.02
+LOOK_S = 0.05
 
 
 class HeldTopics(Protocol):

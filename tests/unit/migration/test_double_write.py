@@ -13,7 +13,7 @@ from tests.unit.migration.test_courses import Dies, back_to_kafka, go, resumed
 from tests.unit.migration.world import Crash
 
 WAY = ("start", "verify", "cut", "soak")
-SEEDS = 10
+SEEDS = 6
 
 
 @pytest.fixture
@@ -170,6 +170,28 @@ def test_a_bridge_that_does_not_end_its_copies_holds_the_pairing_which_is_taken_
     assert {each.fence for each in world.definitions().values()} == {None}
     world.bridge.adapt = adapt
     go(world, "verify")
+    world.assert_even()
+
+
+def test_a_pairing_that_is_aborted_before_its_bridges_have_ended_leaves_the_copy_as_it_was(world):
+    go(world, "start")
+    while len(world.bridge.running) < len(world.plan.topic_names):
+        world.turn()
+    adapt, world.bridge.adapt = world.bridge.adapt, lambda: None
+    run = world.run()
+
+    def pause(_):
+        if run.entry.state.sub_step == "paired_everywhere":
+            raise Crash
+        world.turn()
+
+    run._pause = pause
+    with pytest.raises(Crash):
+        run.run("verify")
+    assert homes(world) == {("kafka:main", "engine")}
+    go(world, "abort")
+    assert (world.state.step, homes(world)) == (PlanStep.ABORTED, {("kafka:main", "")})
+    world.bridge.adapt = adapt
     world.assert_even()
 
 
