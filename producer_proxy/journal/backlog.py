@@ -39,6 +39,7 @@ class RepairBacklog:
         self.ordering_keys = OrderingKeys()
         self.count = 0
         self._numbers: dict[str, list[int]] = {}
+        self._in_hand: dict[int, tuple[str, WaitingRepair]] = {}  # by position
 
     @property
     def topics(self) -> Collection[str]:
@@ -54,8 +55,10 @@ class RepairBacklog:
         return self.ordering_keys.count_of(topic)
 
     def first(self, topic: str, count_max: int) -> list[WaitingRepair]:
-        """The topic's first entries that wait. Reads all of them."""
-        return [_unpacked(number) for number in nsmallest(count_max, self._numbers.get(topic, ()))]
+        """The topic's first entries, those that were taken included. Reads all of them."""
+        waiting = [_unpacked(number) for number in nsmallest(count_max, self._numbers.get(topic, ()))]
+        taken = [repair for name, repair in self._in_hand.values() if name == topic]
+        return nsmallest(count_max, waiting + taken, key=lambda each: each.position)
 
     def divert(self, entry: BufferEntry, repair: WaitingRepair) -> None:
         """Add an entry; its key is diverted until it has left. Its message is not looked at."""
@@ -81,7 +84,9 @@ class RepairBacklog:
             numbers = self._numbers[topic]
             heappop(numbers)
             heappop(heads)
-            taken.append((topic, _unpacked(number)))
+            repair = _unpacked(number)
+            taken.append((topic, repair))
+            self._in_hand[repair.position] = topic, repair
             if numbers:
                 heappush(heads, (numbers[0], topic))
             else:
@@ -90,13 +95,16 @@ class RepairBacklog:
 
     def put_back(self, topic: str, repair: WaitingRepair) -> None:
         """Let an entry that was taken wait again."""
+        self._in_hand.pop(repair.position, None)
         self._put(topic, repair)
 
-    def leave(self, entries: Iterable[BufferEntry]) -> None:
-        """Forget entries that were taken."""
+    def leave(self, entries: Iterable[BufferEntry], positions: Iterable[int]) -> None:
+        """Forget entries that were taken, each with its position."""
         entries = list(entries)
         self.ordering_keys.leave(entries)
         self.count -= len(entries)
+        for position in positions:
+            self._in_hand.pop(position, None)
 
     def _put(self, topic: str, repair: WaitingRepair) -> None:
         heappush(self._numbers.setdefault(topic, []), _packed(repair))

@@ -203,7 +203,8 @@ class Journaling:
         taken = self.backlog.take(lambda name: name == topic, DROP_MAX, None)
         entries = journal.read([repair.position for _, repair in taken])
         gone = [entry or BufferEntry(topic, None, None, b"", 0) for entry in entries]
-        self.backlog.leave(gone)
-        journal.note_done([repair.position for _, repair in taken])
+        positions = [repair.position for _, repair in taken]
+        self.backlog.leave(gone, positions)
+        journal.note_done(positions)
         self.left += len(taken)
         limited.warning("journal topic=%s: %d entries dropped: the topic has no secondary any more", topic, len(taken))

@@ -362,5 +362,5 @@ class Repairer:
         for position in positions:
             self._attempts.pop(position, None)
             self._absent.pop(position, None)
-        self._backlog.leave([entry for _, entry in entries])
+        self._backlog.leave([entry for _, entry in entries], positions)
         self._journal.note_done(positions)

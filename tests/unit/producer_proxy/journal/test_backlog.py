@@ -46,8 +46,22 @@ def test_a_key_is_diverted_until_its_last_entry_has_left_also_while_it_is_in_han
         backlog.divert(entry("t", b"k"), WaitingRepair(8 * number, 1, False))
     assert len(backlog.take(lambda topic: True, 1, None)) == 1
     assert backlog.holds("t", b"k") and not backlog.holds("t", b"other")
-    backlog.leave([entry("t", b"k")])
+    backlog.leave([entry("t", b"k")], [8])
     assert backlog.holds("t", b"k") and backlog.count == 1
     backlog.take(lambda topic: True, 1, None)
-    backlog.leave([entry("t", b"k")])
+    backlog.leave([entry("t", b"k")], [16])
     assert not backlog.holds("t", b"k") and not backlog.count and not backlog.topics
+
+
+def test_the_first_entries_of_a_topic_are_told_also_while_they_are_in_hand():
+    backlog = RepairBacklog()
+    for number, topic in enumerate("tutt", 1):
+        backlog.divert(entry(topic, b"k"), WaitingRepair(8 * number, 1, False))
+    assert [each.position for each in backlog.first("t", 2)] == [8, 24]
+    ((topic, repair),) = backlog.take(lambda topic: True, 1, None)
+    assert [each.position for each in backlog.first("t", 9)] == [8, 24, 32] and backlog.count_of("t") == 3
+    backlog.put_back(topic, repair._replace(is_asked_for=True))
+    assert backlog.first("t", 1) == [WaitingRepair(8, 1, True)]
+    backlog.take(lambda topic: True, 1, None)
+    backlog.leave([entry("t", b"k")], [8])
+    assert [each.position for each in backlog.first("t", 9)] == [24, 32] and backlog.count_of("t") == 2
