@@ -18,11 +18,11 @@ from common.config.text_values import ENGINE_HOME, KAFKA_HOME
 from common.kafka.base import ClusterAdmin
 from common.kafka.records import Partition
 from engine.link.copy import SourceState
-from migration import effects
+from migration import dual_reads, effects
 from migration.entries import marks
 from migration.facts import IN_ENGINE, IN_KAFKA, MISSING, Facts, TopicFacts
 from migration.journals import PRODUCERS, journal_facts
-from migration.plan import DOUBLE_WRITE, MigrationPlan
+from migration.plan import DOUBLE_READ, DOUBLE_WRITE, MigrationPlan
 from migration.positions import CopiedTopic, KafkaEnds, kafka_ends, source_faults
 from migration.states import Do, PlanState
 from migration.tails import CopyTails, EnginePlace
@@ -39,6 +39,8 @@ class EngineSide(Protocol):
     def ends(self, topic: CopiedTopic) -> dict[int, int]: ...
 
     def rebase(self, topic: CopiedTopic, ends: Sequence[int], reason: str) -> None: ...
+
+    def backlog(self, topic: str, group: str) -> int: ...
 
     def places(self, topic: CopiedTopic, rows: Sequence[SourceState]) -> dict[Partition, EnginePlace]: ...
 
@@ -76,6 +78,7 @@ class Deployment:
         topics = {name: self._configured(name, held.get(name, "")) for name in names}
         if with_positions:
             topics = self._with_positions(topics)
+            topics = dual_reads.with_lags(topics, self._kafka(), self._engine)
         if with_claims:
             topics = {name: replace(each, is_being_copied=self._is_being_copied(name)) for name, each in topics.items()}
         cut_ms = max(each.cut_ms for each in topics.values())
@@ -101,6 +104,7 @@ class Deployment:
             has_copy_in=self._has_copy(CopyInDefinition, name), has_copy_out=self._has_copy(CopyOutDefinition, name),
             cut_ms=cut.at_ms if cut is not None else 0, cut_firsts=cut.engine_firsts if cut is not None else (),
             kafka_firsts=cut.kafka_ends if cut is not None else (),
+            groups=dual_reads.group_facts(self._admin, plan, name) if plan.recipe == DOUBLE_READ else (),
         )  # fmt: skip
 
     def _definition(self, name: str) -> TopicDefinition | None:
@@ -124,11 +128,12 @@ class Deployment:
         asked = {name: CopiedTopic(name, each.made_ms, each.queues) for name, each in definitions.items()}
         kafka = kafka_ends(self._kafka(), {name: each.queues for name, each in asked.items()})
         returned = self._kafka().group_offsets(REVERSE_GROUP + self._plan.name) if any_out(topics) else {}
-        found, copied = dict(topics), self._engine.copied(list(asked.values()))
+        found = dict(topics)
+        copied = self._engine.copied([] if self._plan.recipe == DOUBLE_READ else list(asked.values()))
         copies = {name: rows for name, rows in copied.items() if not topics[name].secondary}
         positions = _positions(copied) | self._passed(asked, copies, kafka)
         for name, topic in asked.items():
-            rows = copied[name]
+            rows = copied.get(name, [])
             known = bool(rows) and all(each.number for each in rows)
             found[name] = replace(
                 topics[name], kafka_ends=kafka.ends[name], stable_ends=kafka.stable[name],
@@ -200,6 +205,14 @@ class Deployment:
                 effects.unpair(admin, plan, names)
             case "rebase":
                 self._rebase(names, state)
+            case "dual_reads":
+                dual_reads.create(admin, plan, names, self._kafka())
+            case "leave":
+                dual_reads.leave(admin, plan, names)
+            case "rearm":
+                dual_reads.arm(admin, plan, names)
+            case "no_dual_reads":
+                dual_reads.delete(admin, plan, names, self._kafka())
             case other:
                 raise AssertionError(f"no work item is called {other}")
 
@@ -210,7 +223,15 @@ class Deployment:
             return {name: effects.CutPlace(state.ends[name], topics[name].engine_ends) for name in names}
         if state.is_leaving_engine:
             return {name: effects.CutPlace(topics[name].kafka_ends, state.ends[name]) for name in names}
-        return {name: effects.CutPlace(state.ends[name], topics[name].copied_ends) for name in names}
+        firsts = {name: topics[name].copied_ends for name in names}
+        if self._plan.recipe == DOUBLE_READ:
+            firsts = {name: self._engine_ends(name, len(state.ends[name])) for name in names}
+        return {name: effects.CutPlace(state.ends[name], firsts[name]) for name in names}
+
+    def _engine_ends(self, name: str, queues: int) -> tuple[int, ...]:
+        definition = self._definition(name)
+        held = self._engine.ends(CopiedTopic(name, definition.made_ms if definition else 0, queues))
+        return tuple(held.get(number, 0) for number in range(queues))
 
     def _rebase(self, names: tuple[str, ...], state: PlanState) -> None:
         """Have the copies go on behind what both sides have."""

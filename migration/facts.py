@@ -9,6 +9,29 @@ IN_KAFKA, IN_ENGINE, MISSING = "kafka", "engine", ""
 
 
 @dataclass(frozen=True)
+class GroupFacts:
+    """One group of a plan that reads a topic on both sides.
+
+    Attributes:
+        has_entry: whether the plan's dual read is in the configuration.
+        is_ending: whether the bridges have left, or are to leave, the group on Kafka.
+        is_drained: whether a group with an order reads the engine's side.
+        kafka_lag: committed records that the group has to read in Kafka.
+        waiting: messages from Kafka that it has to acknowledge in the engine.
+        unread: the engine's own messages that it has to acknowledge. None of the last three: it was not asked for.
+    """
+
+    name: str
+    has_order: bool = False
+    has_entry: bool = False
+    is_ending: bool = False
+    is_drained: bool = False
+    kafka_lag: int | None = None
+    waiting: int | None = None
+    unread: int | None = None
+
+
+@dataclass(frozen=True)
 class TopicFacts:
     """One topic of the plan.
 
@@ -29,6 +52,7 @@ class TopicFacts:
         is_being_copied: whether a bridge has claimed the copy from Kafka; False: none has, or it was not asked for.
         copied_ends: per queue, the engine's offset after the last record that was copied from Kafka.
         faults: why the copy cannot go on or cannot be trusted, one sentence each.
+        groups: of the plan, where they read both sides.
     """
 
     mark: str = ""
@@ -49,6 +73,7 @@ class TopicFacts:
     is_being_copied: bool = False
     copied_ends: tuple[int, ...] = ()
     faults: tuple[str, ...] = ()
+    groups: tuple[GroupFacts, ...] = ()
 
     @property
     def behind_in(self) -> int | None:

@@ -28,7 +28,7 @@ from common.quoting import listed, quoted, thing
 
 MIRROR, DOUBLE_WRITE, DOUBLE_READ = "mirror", "double_write", "double_read"
 RECIPES = (MIRROR, DOUBLE_WRITE, DOUBLE_READ)
-BUILT_RECIPES = frozenset((MIRROR, DOUBLE_WRITE))
+BUILT_RECIPES = frozenset(RECIPES)
 ORDERS = ("strict", "per_proxy")
 RESERVED_PREFIXES = (DEAD_LETTER_PREFIX, "_kafka.", "_rehearsal.", "__")
 """Of names that are legal in Kafka and taken by one of the two sides for topics of its own."""
@@ -171,6 +171,8 @@ def _checked(name: str, checks: Checks, text: str) -> MigrationPlan:
             fence_s=(PlanLimits.fence_s, 5, FENCE_MS_MAX // 1000), soak_hours=(PlanLimits.soak_hours, 0, 10_000),
         )), text,
     )  # fmt: skip
+    if recipe == DOUBLE_READ and not plan.groups:
+        checks.fault("groups", f"it is empty: {DOUBLE_READ} needs the groups that shall read both sides")
     _no_others(checks)
     return plan
 

@@ -12,6 +12,7 @@ from common.kafka.records import Partition
 from common.names import stored_name
 from common.placement import Placement, topic_hash
 from engine.client.admin import AdminError
+from engine.client.backlog import backlogs
 from engine.client.copied import CopyLink, accept, states
 from engine.client.dial import Hello
 from engine.link.copy import QUEUES_PER_REQUEST_MAX, SourceState
@@ -119,6 +120,10 @@ class EnginePositions:
     def homes(self, topic: CopiedTopic) -> list[QueueHome]:
         """The engines that have queues of the topic."""
         return [QueueHome(self._links[link], queues) for link, queues in self._by_link(topic).items()]
+
+    def backlog(self, topic: str, group: str) -> int:
+        """Messages of a topic that a group has not acknowledged; 0 where no engine has the topic. Raises AdminError."""
+        return sum(each.messages for link in self._links for each in backlogs(link, topic, group))
 
     def _by_link(self, topic: CopiedTopic) -> dict[int, list[int]]:
         """Queues by the number of the link to their broker group."""

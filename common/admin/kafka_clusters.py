@@ -4,7 +4,14 @@ from common.admin import administrator as verbs
 from common.admin import topics
 from common.admin.administrator import Administrator
 from common.admin.errors import StateConflict
-from common.config.definitions import CLUSTERS_MAX, CopyInDefinition, CopyOutDefinition, KafkaClusterDefinition
+from common.config.definitions import (
+    CLUSTERS_MAX,
+    SHARED_READS_MAX,
+    CopyInDefinition,
+    CopyOutDefinition,
+    KafkaClusterDefinition,
+    SharedReadDefinition,
+)
 from common.config.definitions.copies import COPIES_MAX
 from common.config.setting import Changes
 from common.quoting import thing
@@ -59,6 +66,11 @@ def remove(admin: Administrator, name: str) -> None:
         raise StateConflict(
             f"{thing(KafkaClusterDefinition.kind, name)}: topic {copied[0]} is copied: end its copy first"
         )
+    if shared := shared_reads_of(admin, name):
+        raise StateConflict(
+            f"{thing(KafkaClusterDefinition.kind, name)}: group {shared[0].group} reads topic {shared[0].topic} there, "
+            "too: end the dual read first"
+        )
     verbs.delete(admin, KafkaClusterDefinition, name)
 
 
@@ -67,6 +79,12 @@ def copies_of(admin: Administrator, name: str) -> list[str]:
     kinds = (CopyInDefinition, CopyOutDefinition)
     found = [each for kind in kinds for each in verbs.page(admin, kind, "", "", COPIES_MAX, lambda error: None)]
     return [each.name for each in found if each.cluster == name]
+
+
+def shared_reads_of(admin: Administrator, name: str) -> list[SharedReadDefinition]:
+    """The dual reads whose groups have members on the cluster."""
+    found = verbs.page(admin, SharedReadDefinition, "", "", SHARED_READS_MAX, lambda error: None)
+    return [each for each in found if each.cluster == name]
 
 
 def topics_of(admin: Administrator, name: str) -> list[str]:

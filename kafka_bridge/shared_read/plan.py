@@ -14,14 +14,17 @@ log, so a copy has to be on disk before it."""
 
 
 def shared_plans_of(view: ConfigView) -> dict[str, CopyPlan]:
-    """All copies for one group, by hidden topic. An entry whose topic or cluster is not defined asks for nothing."""
+    """All copies for one group, by hidden topic.
+
+    An entry that ends, or whose topic or cluster is not defined, asks for nothing.
+    """
     found = [_plan(view, each) for each in view.all_of(SharedReadDefinition)]
     return {each.topic: each for each in found if each is not None}
 
 
 def _plan(view: ConfigView, entry: SharedReadDefinition) -> CopyPlan | None:
     topic, cluster = view.topic(entry.topic), view.kafka_cluster(entry.cluster)
-    if topic is None or cluster is None:
+    if topic is None or cluster is None or entry.is_ending:
         return None
     group = view.group(entry.group) or GroupDefinition(entry.group)
     membership = KafkaMembership(entry.group, entry.topic, group.order != "none", group.start == "latest")

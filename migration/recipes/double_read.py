@@ -1,6 +1,32 @@
-"""Double read: consumer groups read from both sides. Not built yet: `start` is refused."""
+"""Double read: consumer groups read from both sides, then the writers move; each message is on one side only.
 
-from migration.recipes import mirror
-from migration.recipes.course import Courses
+Nothing is copied for all groups, so there is nothing to compare, and no way back for messages: a rollback leads new
+ones to Kafka again, and the groups read on in the engine what is there.
+"""
 
-COURSES: Courses = mirror.COURSES
+from migration.recipes.course import CUTTABLE, UNFENCE, UNFENCING, Course, Courses, PlanStep
+
+_FENCING = ("fence", "fenced_everywhere", "sent", "quiet")
+
+COURSES: Courses = {
+    # The dual reads first: a topic with its home in Kafka and without them would be copied for all groups.
+    "start": Course((PlanStep.PLANNED,), ("mark", "dual_reads", "entries", "applied"), PlanStep.COPYING, "abort"),
+    "verify": Course((PlanStep.COPYING, PlanStep.VERIFIED), ("groups_near",), PlanStep.VERIFIED, "abort"),
+    "fence": Course(CUTTABLE, ("groups_gate", *_FENCING), PlanStep.FENCED, "abort, or wait: it ends by itself"),
+    "cut": Course(CUTTABLE, ("groups_gate", *_FENCING, "switch", "followed"), PlanStep.CUT, "rollback"),
+    "soak": Course((PlanStep.CUT,), ("kafka_drained",), PlanStep.SOAKING, "rollback"),
+    "rollback": Course(
+        (PlanStep.VERIFIED, PlanStep.FENCED, PlanStep.CUT, PlanStep.SOAKING),
+        ("moved", *_FENCING, "read_back", "switch", "followed", "rearm", "lift"), PlanStep.COPYING, "verify and cut again",
+    ),
+    "retire": Course(
+        (PlanStep.SOAKING,), ("soaked", "kafka_drained", "leave", "applied", "acknowledged", "no_dual_reads", "unmark"),
+        PlanStep.RETIRED, "none: a new plan",
+    ),
+    "abort": Course(
+        (PlanStep.PLANNED, PlanStep.COPYING, *CUTTABLE),
+        ("not_moved", "lift", "leave", "applied", "acknowledged", "no_dual_reads", "unmark"), PlanStep.ABORTED,
+        "a new plan",
+    ),
+    UNFENCE: UNFENCING,
+}  # fmt: skip

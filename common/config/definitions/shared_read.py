@@ -53,6 +53,13 @@ class SharedReadDefinition(Definition):
         change="by the bridge, after the cut",
         option=None,
     )
+    is_ending: bool = setting(
+        False,
+        Flag(),
+        "The bridge leaves the group on Kafka; what it has copied is still delivered.",
+        change="by a migration plan",
+        option=None,
+    )
     plan: str = setting(
         "", TextValue(), "The migration plan that made the dual read and may end it.", unset="none: an operator did",
         change=FIXED,

@@ -4,11 +4,20 @@ from typing import TextIO
 
 import click
 
+from common.admin import administrator as verbs
 from common.admin import families
 from common.admin.administrator import Administrator
-from common.config.definitions import TopicDefinition
+from common.config.definitions import (
+    SHARED_READS_MAX,
+    CopyInDefinition,
+    CopyOutDefinition,
+    GroupDefinition,
+    SharedReadDefinition,
+    TopicDefinition,
+)
 from common.config.errors import InvalidDefinition
 from common.quoting import thing
+from migration.dual_read_fit import dual_read_faults
 from migration.entries import PlanStore, marks
 from migration.fit import plan_faults
 from migration.inventory import LONE_REPLICA, find_topics
@@ -54,5 +63,21 @@ def check(admin: Administrator, plan: MigrationPlan, accepted: tuple[str, ...]) 
     definitions = {name: TopicDefinition.from_value(name, value) for name, value in entries.items()}
     of_family = {name: family for name in names if name not in entries and (family := families.defining(admin, name))}
     faults = plan_faults(plan, found, definitions, of_family, marks(admin.store, names), accepted)
+    faults += dual_read_faults(plan, [*definitions, *of_family], *_dual_reads(admin, plan))
     if faults:
         raise InvalidDefinition(thing("plan", plan.name), faults)
+
+
+def _dual_reads(
+    admin: Administrator, plan: MigrationPlan
+) -> tuple[list[str], dict[str, GroupDefinition], list[SharedReadDefinition]]:
+    """Topics of the plan with a copy, the plan's groups as they are defined, and all dual reads."""
+    copied = {
+        each
+        for kind in (CopyInDefinition, CopyOutDefinition)
+        for each in admin.store.taken(kind.kind, plan.topic_names)
+    }
+    found = {name: each for name in plan.groups if (each := admin.store.get(GroupDefinition.kind, name)) is not None}
+    groups = {name: GroupDefinition.from_value(name, each.value) for name, each in found.items()}
+    shared = verbs.page(admin, SharedReadDefinition, "", "", SHARED_READS_MAX, lambda error: None)
+    return sorted(copied), groups, shared

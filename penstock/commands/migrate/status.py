@@ -7,7 +7,7 @@ import click
 from common.admin.administrator import Administrator
 from migration.describe import waits_for
 from migration.entries import PlanEntry, PlanStore
-from migration.facts import Facts, TopicFacts, WaitingCopies
+from migration.facts import Facts, GroupFacts, TopicFacts, WaitingCopies
 from migration.plan import DOUBLE_WRITE
 from migration.run import CourseRun
 from penstock.commands.exits import Command
@@ -118,5 +118,13 @@ def _topic_row(name: str, topic: TopicFacts) -> dict[str, Any]:
         "kafka_got": sum(kafka for kafka, _ in topic.written) if topic.written else None,
         "engine_got": sum(engine for _, engine in topic.written) if topic.written else None,
         "open_transactions": max(0, unstable), "behind_out": topic.behind_out,
-        "told": [*topic.faults, *late],
+        "told": [*topic.faults, *late, *(_group_sentence(each, topic) for each in topic.groups)],
     }  # fmt: skip
+
+
+def _group_sentence(group: GroupFacts, topic: TopicFacts) -> str:
+    """How far a group that reads both sides is, on each of them."""
+    sentence = f"group {group.name}: {group.kafka_lag or 0:,} to read in Kafka, {group.waiting or 0:,} from there to acknowledge"
+    if not group.has_order or group.is_drained or not topic.cut_ms:
+        return sentence + f", {group.unread or 0:,} of the engine's own to acknowledge"
+    return sentence + f"; {group.unread or 0:,} wait in the engine until then, since {utc(topic.cut_ms)}"

@@ -167,6 +167,9 @@ class World:
         for at, end in zip(self.copied[name], self.copied_ends[name], strict=True):
             yield SourceState(1, 1, at, end, [QueueSource(1, SOURCE, 0, 0, 0, "")])
 
+    def backlog(self, topic, group) -> int:
+        raise AssertionError("only a double read asks for it")
+
     def engine_ends(self, topic):
         return dict(enumerate(self.engine_side.ends(topic.name)))
 
@@ -218,7 +221,9 @@ class World:
         """The operator's process: `run(command)` and `resume()` on the plan."""
         admin = Administrator(self.operator_store, "cli:test@desk", self.clock)
         plans = PlanStore(self.operator_store, self.clock, admin.who)
-        engine = SimpleNamespace(copied=self.copied_rows, ends=self.engine_ends, rebase=self.rebase)
+        engine = SimpleNamespace(
+            copied=self.copied_rows, ends=self.engine_ends, rebase=self.rebase, backlog=self.backlog
+        )
         deployment = Deployment(admin, self.plan, lambda: self, engine, self.progress.append)
         entry = plans.read("shop")
         return CourseRun(

@@ -56,6 +56,13 @@ def test_a_cluster_that_a_copy_uses_is_not_removed(run, admin, kind):  # noqa: F
     assert "topic orders is copied: end its copy first" in run("kafka", "remove", "main", code=4).stderr
 
 
+def test_a_cluster_that_a_group_reads_is_not_removed(run, admin):  # noqa: F811
+    run("kafka", "add", "main", "--bootstrap", BOOTSTRAP)
+    entry = {"group": "billing", "topic": "orders", "cluster": "main"}
+    admin.store.put("shared_read", "_kafka.billing.orders", entry, 0)
+    assert "group billing reads topic orders there, too" in run("kafka", "remove", "main", code=4).stderr
+
+
 def test_the_home_of_a_topic_cannot_change(run, admin):  # noqa: F811
     topics.create(admin, ["orders"], topics.TopicSettings(home="kafka:main"))
     error = run("topic", "set", "orders", "--home", "engine", code=4).stderr
