@@ -149,7 +149,7 @@ class Deployment:
                 out = {each.number: at for each, at in returned.items() if each.topic == name}
                 found[name] = replace(
                     found[name], engine_ends=tuple(held.get(n, firsts[n]) for n in range(topic.queues)),
-                    copied_out=tuple(out.get(n, firsts[n]) for n in range(topic.queues)),
+                    copied_out=() if self._plan.recipe == DOUBLE_READ else tuple(out.get(n, firsts[n]) for n in range(topic.queues)),
                 )  # fmt: skip
         return found
 

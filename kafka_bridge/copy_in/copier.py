@@ -46,8 +46,6 @@ class TopicCopier:
         is_claimed: whether this process copies the topic; otherwise another bridge does.
     """
 
-    entry_kind = TopicDefinition.kind
-
     def __init__(self, plan: CopyPlan, tools: CopyTools) -> None:
         self.plan, self._tools = plan, tools
         self._standstills = Standstills(tools.clock)
@@ -151,18 +149,22 @@ class TopicCopier:
         return CopyRun(plan, driver, connection_of(plan.cluster), queues, self._standstills, self._grow, is_ended)
 
     def _grow(self, partitions: int) -> None:
-        """Make the topic's entry have at least so many queues, by compare-and-set. Raises ConfigError."""
-        store, name = self._tools.store, self.plan.topic
-        for _ in range(RACES_MAX):
-            found = store.get(self.entry_kind, name)
-            if found is None:
-                raise EntryNotFound(
-                    f'{self.entry_kind} "{name}": it has no entry of its own, so its queues cannot follow the partitions in Kafka: '
-                    "create it"
-                )
-            if found.value.get("queues", 0) >= partitions:
-                return
-            with suppress(VersionConflict):
-                store.put(self.entry_kind, name, {**found.value, "queues": partitions}, found.version)
-                limited.info("topic=%s: %d queues, as many as Kafka has partitions", name, partitions)
-                return
+        """Make the topic's definition have at least so many queues. Raises ConfigError."""
+        grow_entry(self._tools.store, TopicDefinition.kind, self.plan.topic, partitions)
+
+
+def grow_entry(store: ConfigStore, kind: str, name: str, partitions: int) -> None:
+    """Make an entry have at least so many queues, by compare-and-set. Raises ConfigError."""
+    for _ in range(RACES_MAX):
+        found = store.get(kind, name)
+        if found is None:
+            raise EntryNotFound(
+                f'{kind} "{name}": it has no entry of its own, so its queues cannot follow the partitions in Kafka: '
+                "create it"
+            )
+        if found.value.get("queues", 0) >= partitions:
+            return
+        with suppress(VersionConflict):
+            store.put(kind, name, {**found.value, "queues": partitions}, found.version)
+            limited.info("%s=%s: %d queues, as many as Kafka has partitions", kind, name, partitions)
+            return

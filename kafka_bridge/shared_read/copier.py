@@ -3,12 +3,12 @@
 import logging
 from collections.abc import Callable
 
-from common.config.definitions import SharedReadDefinition
+from common.config.definitions import SharedReadDefinition, TopicDefinition
 from common.config.errors import ConfigError
 from common.kafka.base import ClusterAdmin, KafkaDriver
 from common.kafka.errors import KafkaFault, KafkaRefusal, LoginRefused, PositionOutOfRange
 from kafka_bridge.connecting import connection_of
-from kafka_bridge.copy_in.copier import BACKOFF_S, CopyTools, TopicCopier
+from kafka_bridge.copy_in.copier import BACKOFF_S, CopyTools, TopicCopier, grow_entry
 from kafka_bridge.copy_in.engine_queues import EngineQueues
 from kafka_bridge.copy_in.plan import CopyPlan
 from kafka_bridge.copy_in.run import ENGINE_FAULTS
@@ -23,8 +23,6 @@ REJOIN_S = 30.0
 
 class SharedCopier(TopicCopier):
     """As a TopicCopier, but without a claim: any number of bridges share the partitions by the group's rebalances."""
-
-    entry_kind = SharedReadDefinition.kind
 
     def __init__(self, plan: CopyPlan, tools: CopyTools) -> None:
         self.tallies = SharedTallies()
@@ -41,6 +39,13 @@ class SharedCopier(TopicCopier):
 
     def _pause_after(self, fault: Exception) -> float:
         return REJOIN_S if isinstance(fault, KafkaRefusal | LoginRefused | PositionOutOfRange) else BACKOFF_S
+
+    def _grow(self, partitions: int) -> None:
+        """The topic's own queues follow, too: after the cut, keys go where Kafka's producers have sent them."""
+        store, membership = self._tools.store, self.plan.membership
+        grow_entry(store, SharedReadDefinition.kind, self.plan.topic, partitions)
+        if membership is not None:
+            grow_entry(store, TopicDefinition.kind, membership.message_topic, partitions)
 
     def _new_run(self, driver: KafkaDriver, queues: EngineQueues, is_ended: Callable[[], bool]) -> SharedRun:
         plan = self.plan
