@@ -10,7 +10,7 @@ SOURCES := $(shell find $(NATIVE) -name '*.p[yx][xdi]' -o -name '*.h')
 SOURCES += $(wildcard $(shell find $(NATIVE) -name '_*.pxd' | sed 's|/_\([^/]*\)\.pxd$$|/\1.py|'))
 ARGS ?=
 
-.PHONY: help run test lint native clients bench bench-alone bench-replicas peers peers-replicated lock wheel without-compiler fuzz sanitize simulate simulate-group mutants machines powercut flips partitions nemesis flow outage bufferfaults switchover clean
+.PHONY: help run test lint native clients bench bench-alone bench-replicas peers peers-replicated lock wheel without-compiler fuzz sanitize simulate simulate-group mutants machines powercut flips partitions nemesis flow outage bufferfaults switchover reconcile clean
 help:
 	@sed -n 's/^## //p' Makefile
 
@@ -91,6 +91,10 @@ partitions: $(VENV)/.installed-dev
 ## make outage            stop the engine under a topic with a fallback buffer, and compare what is in the log (SECONDS=600 BUFFER=disk ARGS="--out run.json")
 outage: $(VENV)/.installed-dev
 	$(BIN)/python -m bench.fallback --seconds $(or $(SECONDS),600) --buffer $(or $(BUFFER),disk) $(ARGS)
+
+## make reconcile         compare 10 million messages in a real Kafka and engine, with one missing, one doubled and one altered (MESSAGES=10000000; 5 GiB in TMPDIR)
+reconcile: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.reconcile --messages $(or $(MESSAGES),10000000) $(ARGS)
 
 ## make flips             flip one bit at a time in every kind of file of a data directory, and on one of two logs (FLIPS=5000 GROUP_FLIPS=1000)
 flips: $(VENV)/.installed-dev

@@ -199,7 +199,14 @@ class MemoryKafkaAdmin(ClusterAdmin):
         }
 
     def offsets(self, partitions: Sequence[Partition], at: int) -> dict[Partition, int | None]:
+        if at >= 0:
+            return {each: self._since(each, at) for each in partitions}
         return {each: self._cluster.bounds(each)[0 if at == EARLIEST else 1] for each in partitions}
+
+    def _since(self, partition: Partition, time_ms: int) -> int | None:
+        start, end = self._cluster.bounds(partition)
+        run = self._cluster.partitions[partition.topic][partition.number]
+        return next((at for at in range(start, end) if run[at].timestamp >= time_ms), None)
 
     def create_topics(self, topics):
         raise NotImplementedError

@@ -34,7 +34,7 @@ class Compared(Home):
     def __init__(self, folder) -> None:
         require(installed(), "pip install kafka-python")
         super().__init__(folder, "auto", ["orders", "read"])
-        self.folder = folder
+        self.folder, self.made = folder, {}
 
     def migrate(self, *arguments, code=0):
         done = self.penstock.call("migrate", *arguments, "-o", "json")
@@ -61,8 +61,9 @@ class Compared(Home):
 
     def place(self, link, topic, queue):
         """The topic's id in the engine."""
-        name = stored_name(topic, self.penstock.run("topic", "show", topic).get("made_ms", 0))
-        return copied.states(link, [(name, queue)])[0].topic_id
+        if topic not in self.made:
+            self.made[topic] = self.penstock.run("topic", "show", topic).get("made_ms", 0)
+        return copied.states(link, [(stored_name(topic, self.made[topic]), queue)])[0].topic_id
 
     def append(self, topic, queue, name, body) -> None:
         """A message in the engine that no copier has brought."""
@@ -143,15 +144,17 @@ def test_what_was_planted_is_listed_and_what_is_missing_is_repaired_beside_a_cop
     ]  # fmt: skip
     assert [(each["queue"], each["what"], each["id"]) for each in found["findings"]] == wanted
     assert found["step"] == "copying", "sides that differ are not verified"
-    found = home.migrate("verify", "orders", "--all", "--repair", code=1)
-    assert (found["repaired_in_engine"], found["repaired_in_kafka"]) == (1, 1)
-    assert [each["id"] for each in found["findings"]] == ["m1", "odd"]
     found = home.migrate("verify", "orders", "--all", "--repair", "--take", "kafka", code=1)
+    assert (found["repaired_in_engine"], found["repaired_in_kafka"]) == (2, 1)
     assert [(each["what"], each["id"]) for each in found["findings"]] == [
         ("doubled in the engine", "m1"), ("superseded", "odd"),
     ]  # fmt: skip
-    told = [each["what"] for each in home.migrate("status", "orders", "--history")]
-    assert any("2 ids differ; repaired 1 in the engine and 1 in Kafka" in each for each in told)
+    home.migrate("report", "orders", "--out", str(home.folder / "report"), "--seconds", "1")
+    report = json.loads((home.folder / "report" / "report.json").read_text())
+    assert any("1 ids differ; repaired 2 in the engine and 1 in Kafka" in each["what"] for each in report["history"])
+    assert report["comparison"]["topics"][0]["doubled_in_engine"] == 1 and len(report["samples"]) > 1
+    assert "doubled in the engine" in (home.folder / "report" / "report.md").read_text()
+    assert (home.folder / "report" / "rates.svg").exists()
 
 
 def test_repairs_are_not_copied_once_more_and_the_copier_goes_on(home):

@@ -3,7 +3,7 @@
 import json
 
 from engine.link import layout
-from engine.link.pull import encode_pull
+from engine.link.pull import decode_answer, encode_pull
 from tests.unit.engine.test_node import Desk
 
 
@@ -17,3 +17,20 @@ def test_a_reset_is_answered_only_when_a_power_cut_cannot_take_it_back():
     store.when_durable = lambda position, callback: durable.append(position) or when_durable(position, callback)
     desk.ask(layout.ADMIN, json.dumps(request).encode())
     assert durable[-1] == store.end_position
+
+
+def test_a_reset_may_create_the_group_and_a_preview_does_not():
+    desk = Desk()
+    desk.append(3)
+    request = {"verb": "reset", "group": "new", "topic": "orders", "to": 2}
+
+    def answer(**more):
+        code, payload = desk.ask(layout.ADMIN, json.dumps({**request, **more}).encode())
+        return code, json.loads(payload)["moved"] if code == layout.OK else payload.decode()
+
+    for more in ({}, {"create": True, "preview": True}):
+        code, told = answer(**more)
+        assert code == 103 and "it has never pulled" in told
+    assert answer(create=True) == (layout.OK, [{"queue": 0, "old": 0, "new": 2}])
+    code, payload = desk.ask(layout.PULL, encode_pull("new", [("orders", 1)]))
+    assert (code, decode_answer(payload)[1][0].first_offset) == (layout.OK, 2)

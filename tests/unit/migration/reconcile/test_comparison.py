@@ -1,0 +1,292 @@
+"""Comparisons over a Kafka in memory and a real engine: which messages are judged, and what a repair writes."""
+
+import uuid
+
+import pytest
+
+from common.config.definitions import CutRecord, TopicDefinition
+from common.contract import Message, encode_struct
+from common.kafka.base import ReaderOptions
+from common.kafka.copy_mark import COPY_HEADER, CopyMark, content_hash
+from common.kafka.records import Partition, Records
+from engine.client import copied
+from engine.client.admin import AdminClient
+from engine.link.append import FSYNC, encode_append
+from engine.link.batch import encode_batch, encode_packed_batch
+from engine.link.codes import OK
+from engine.link.copy import CopyPart
+from engine.link.operations import APPEND, TOPIC
+from engine.link.record import encode_record
+from engine.link.topic import encode_topics
+from kafka_bridge.copy_in.native import PackTarget, pack
+from kafka_bridge.mapping import record_of
+from kafka_bridge.source_identity import source_of
+from migration.errors import PlanRefused
+from migration.group_positions import GroupPositions
+from migration.positions import CopiedTopic, EnginePositions
+from migration.reconcile.bounds import BoundsFinder
+from migration.reconcile.comparison import TopicComparison
+from migration.reconcile.findings import DiscrepancyKind
+from migration.reconcile.lookups import FindingReads
+from migration.reconcile.repair import TopicRepair
+from migration.reconcile.spans import TimeSpan
+from tests.e2e.test_engine_process import ADMIN_SECRET, EngineProcess
+from tests.services.memory_kafka import (
+    MemoryKafka,
+    MemoryKafkaAdmin,
+    MemoryKafkaProducer,
+    MemoryKafkaReader,
+    StoredKafkaRecord,
+)
+
+QUEUE = 0
+WHOLE = TimeSpan()
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory):
+    made = EngineProcess(tmp_path_factory.mktemp("engine") / "data")
+    yield made
+    made.process.kill()
+    made.process.wait(10)
+
+
+class BothSides:
+    """A topic with one queue in a Kafka in memory and in the engine."""
+
+    def __init__(self, engine) -> None:
+        self.name = f"t{uuid.uuid4().hex[:8]}"
+        self.cluster = MemoryKafka()
+        self.cluster.create(self.name, 1)
+        self.admin = MemoryKafkaAdmin(self.cluster)
+        self.link = AdminClient(engine.address, ADMIN_SECRET)
+        assert self.link.call(TOPIC, encode_topics([(self.name, 1)]))[0] == OK
+        self.engine = EnginePositions({"main": self.link})
+        self.topic = self.admin.topics([self.name])[self.name]
+        self.source = source_of("memory", self.topic, QUEUE)
+        state = copied.accept(self.link, self.name, QUEUE, self.source, start=0, replaces=0, reason="a test")
+        self.topic_id, self.number, self.next = state.topic_id, state.number, state.next
+        self.definition = TopicDefinition(self.name, home="kafka:main", queues=1)
+        self.back: dict[Partition, int] = {}
+
+    def add(self, count, first=0, minute=1):
+        """Records in Kafka, each in a minute of its own from this one on."""
+        run = self.cluster.partitions[self.name][QUEUE]
+        run += [
+            StoredKafkaRecord(b"k", b"v%d" % at, [("a", b"1")], 60_000 * (minute + at - first))
+            for at in range(first, first + count)
+        ]
+
+    def copy(self, *leaves_out):
+        """As a copier does, but for these offsets."""
+        run = self.cluster.partitions[self.name][QUEUE]
+        kept = [at for at in range(self.next, len(run)) if at not in leaves_out]
+        columns = [[run[at][column] for at in kept] for column in (3, 0, 1, 2)]
+        records = Records(Partition(self.name, QUEUE), len(run), kept, *columns)
+        target = PackTarget(self.name.encode(), self.topic.id.bytes, QUEUE, self.link.hello.log_id, self.topic_id)
+        packed = pack(records, 0, target, 1 << 30)
+        if packed.copied:
+            batch = encode_packed_batch(self.topic_id, QUEUE, self.number, packed.data, packed.copied)
+            (done,) = copied.copy(self.link, FSYNC, [CopyPart(self.source, self.next, batch)])
+            assert done.code == OK
+            self.next = done.next
+
+    def send(self, *bodies):
+        """Messages of the engine's own."""
+        for body in bodies:
+            record = encode_record(encode_struct(Message(topic=self.name, id=body.decode(), key="k", body=body)))
+            batch = encode_batch(self.topic_id, QUEUE, [record])
+            assert self.link.call(APPEND, encode_append(FSYNC, batch))[0] == OK
+
+    def copy_back(self, offset, body, time_ms):
+        """One own message of the engine as the copy back writes it."""
+        key, value, headers = record_of(
+            encode_struct(Message(topic=self.name, id=body.decode(), key="k", body=body)), None
+        )
+        mark = CopyMark(self.link.hello.log_id, self.topic_id, QUEUE, offset, content_hash(key, value))
+        headers.append((COPY_HEADER, mark.encode()))
+        self.cluster.partitions[self.name][QUEUE].append(StoredKafkaRecord(key, value, headers, time_ms))
+        self.back[Partition(self.name, QUEUE)] = offset + 1
+
+    def open_reader(self):
+        return MemoryKafkaReader(self.cluster, ReaderOptions(records_max=7))
+
+    def compare(self, span=WHOLE, *, is_soaking=False):
+        finder = BoundsFinder(self.admin, self.engine, self.open_reader, self.back, span)
+        self.bounds = finder.of(self.definition, has_copy_back=is_soaking)
+        found = TopicComparison(self.bounds, self.engine, self.open_reader).run()
+        self.reads = FindingReads(self.bounds, self.admin, self.engine, self.open_reader)
+        found.findings = self.reads.confirmed(found.findings)
+        return found
+
+    def repair(self, found, take=""):
+        return TopicRepair(self.reads, lambda: MemoryKafkaProducer(self.cluster)).repair(found.findings, take)
+
+    def positions(self, committed, *, is_cut=False):
+        topic = CopiedTopic(self.name, 0, 1)
+        made = GroupPositions(
+            topic, self.topic.id.bytes, self.admin, self.engine, self.open_reader, is_cut=is_cut
+        )  # fmt: skip
+        (found,) = made.translated({QUEUE: committed})
+        return found
+
+
+@pytest.fixture
+def both(engine):
+    made = BothSides(engine)
+    yield made
+    made.link.close()
+
+
+def kinds(found):
+    return [(each.kind, each.kafka_offsets, each.engine_offsets) for each in found.findings]
+
+
+def test_what_is_not_copied_yet_is_not_judged(both):
+    both.add(20)
+    both.copy()
+    both.add(5, 20)
+    found = both.compare()
+    assert (found.kafka, found.engine, found.windows, found.differing) == (20, 20, 20, 0)
+
+
+def test_a_copy_that_has_not_begun_is_told(both):
+    both.definition = TopicDefinition(both.name, home="kafka:main", queues=1)
+    other = BothSides.__new__(BothSides)
+    other.__dict__.update(both.__dict__)
+    other.name = f"{both.name}x"
+    other.cluster.create(other.name, 1)
+    assert both.link.call(TOPIC, encode_topics([(other.name, 1)]))[0] == OK
+    other.definition = TopicDefinition(other.name, home="kafka:main", queues=1)
+    with pytest.raises(PlanRefused, match="its copy has not begun"):
+        other.compare()
+
+
+def test_records_that_kafkas_retention_has_deleted_are_left_out_on_both_sides(both):
+    both.add(20)
+    both.copy(15)
+    both.cluster.starts[Partition(both.name, QUEUE)] = 8
+    found = both.compare()
+    assert (found.kafka, found.engine) == (12, 11)
+    assert kinds(found) == [(DiscrepancyKind.MISSING_IN_ENGINE, (15,), ())]
+    both.cluster.starts[Partition(both.name, QUEUE)] = 16
+    assert both.reads.confirmed(found.findings) == [], "it was deleted while it was compared"
+
+
+def test_a_span_of_times_leaves_out_the_same_messages_on_both_sides(both):
+    both.add(20)
+    both.copy()
+    found = both.compare(TimeSpan(from_ms=60_000 * 6))
+    assert (found.kafka, found.engine, found.differing) == (15, 15, 0)
+    found = both.compare(TimeSpan(from_ms=60_000 * 6, to_ms=60_000 * 11))
+    assert (found.kafka, found.engine, found.differing) == (5, 5, 0)
+
+
+def test_a_stranger_in_the_engine_is_missing_in_kafka_and_a_second_copy_of_an_id_is_doubled(both):
+    both.add(5)
+    both.copy()
+    both.send(b"stranger", b"stranger")
+    found = both.compare()
+    assert kinds(found) == [(DiscrepancyKind.MISSING_IN_KAFKA, (), (5, 6))]
+    assert both.repair(found)[:2] == (0, 2)
+    assert both.compare().differing == 0
+
+
+def test_a_second_copy_that_has_another_time_is_doubled_and_not_missing(both):
+    both.cluster.partitions[both.name][QUEUE].append(StoredKafkaRecord(b"k", b"one", [("penstock-id", b"one")], 60_000))
+    both.add(3, 1)
+    both.copy()
+    both.send(b"one")
+    found = both.compare()
+    assert kinds(found) == [(DiscrepancyKind.DOUBLED_IN_ENGINE, (0,), (0, 4))]
+    assert both.repair(found)[:2] == (0, 0), "a repair would double it in Kafka, too"
+
+
+def test_a_repair_into_kafka_gives_back_what_the_copy_has_bent(both):
+    odd = StoredKafkaRecord(b"\xff\x00", None, [("h", None), ("h", b"\xff")], 60_000)
+    both.cluster.partitions[both.name][QUEUE].append(odd)
+    both.add(3, 1)
+    both.copy()
+    both.cluster.partitions[both.name][QUEUE][0] = StoredKafkaRecord(b"k", b"v", [("penstock-id", b"new")], 60_000)
+    found = both.compare()
+    assert sorted(each.kind for each in found.findings) == ["missing in Kafka", "missing in the engine"]
+    assert both.repair(found)[:2] == (1, 1)
+    made = both.cluster.partitions[both.name][QUEUE][-1]
+    assert (made.key, made.value, made.timestamp) == (odd.key, None, 60_000)
+    assert [each for each in made.headers if each[0] == "h"] == odd.headers
+    assert both.compare().differing == 0
+
+
+def test_own_messages_are_judged_up_to_the_position_of_the_copy_back(both):
+    both.add(4)
+    both.copy()
+    cut = CutRecord("shop", 1, 1, "main", str(both.topic.id), (4,), (4,))
+    both.definition = TopicDefinition(both.name, queues=1, cut=cut)
+    both.send(b"one", b"two", b"three")
+    found = both.compare()
+    assert (found.kafka, found.engine, found.differing) == (4, 4, 0), "without a copy back nothing is expected in Kafka"
+    both.copy_back(4, b"one", 60_000)
+    both.copy_back(5, b"two", 60_000)
+    found = both.compare(is_soaking=True)
+    assert (found.kafka, found.engine, found.counts.total()) == (6, 6, 0), "times differ, and ids do not"
+    both.back[Partition(both.name, QUEUE)] = 7
+    assert kinds(both.compare(is_soaking=True)) == [(DiscrepancyKind.MISSING_IN_KAFKA, (), (6,))]
+
+
+def test_a_message_that_was_copied_back_and_is_gone_in_the_engine_is_repaired_as_its_own(both):
+    both.add(2)
+    both.copy()
+    both.copy_back(900, b"gone", 60_000)
+    both.copy()
+    found = both.compare()
+    assert kinds(found) == [(DiscrepancyKind.MISSING_IN_ENGINE, (2,), ())]
+    assert both.repair(found)[:2] == (1, 0)
+    assert both.compare().differing == 0
+
+
+def test_an_altered_message_is_written_again_by_an_operators_word_alone(both):
+    both.add(3)
+    both.copy()
+    run = both.cluster.partitions[both.name][QUEUE]
+    run[1] = run[1]._replace(value=b"other")
+    found = both.compare()
+    assert kinds(found) == [(DiscrepancyKind.ALTERED, (1,), (1,))]
+    assert both.repair(found)[:2] == (0, 0)
+    assert both.repair(found, "engine")[:2] == (0, 1)
+    assert both.cluster.partitions[both.name][QUEUE][-1].value == b"v1"
+    again = both.compare()
+    assert [each.kind for each in again.findings] == [DiscrepancyKind.SUPERSEDED] and not again.diverges
+
+
+def test_positions_are_translated_over_holes_and_own_messages(both):
+    both.add(6)
+    both.copy(2, 3)
+    assert (both.positions(0).engine, both.positions(0).checked) == (0, "after")
+    assert (both.positions(4).engine, both.positions(6).engine) == (2, 4)
+    assert both.positions(1).engine == 1
+    both.send(b"one", b"two")
+    both.copy_back(4, b"one", 60_000)
+    both.copy_back(5, b"two", 60_000)
+    assert [both.positions(at, is_cut=True).engine for at in (4, 6, 7, 8)] == [2, 4, 5, 6]
+
+
+def test_a_position_is_refused_where_something_would_be_skipped(both):
+    both.add(6)
+    both.copy()
+    both.add(2, 6)
+    with pytest.raises(PlanRefused, match="the group has read up to offset 8, and 6 is copied"):
+        both.positions(8)
+    run = both.cluster.partitions[both.name][QUEUE]
+    run[3] = run[3]._replace(value=b"other")
+    with pytest.raises(PlanRefused, match="id or content differ"):
+        both.positions(3)
+    with pytest.raises(PlanRefused, match="id or content differ"):
+        both.positions(4)
+
+
+def test_a_position_in_front_of_a_record_that_is_missing_in_the_engine_is_refused(both):
+    both.add(6)
+    both.copy(3)
+    with pytest.raises(PlanRefused, match="a record between the group's position and this one is not in the engine"):
+        both.positions(3)
+    assert both.positions(2).engine == 2
