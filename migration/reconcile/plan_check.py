@@ -19,6 +19,8 @@ from migration.reconcile.spans import TimeSpan
 
 KIND = "migration_check"
 FINDINGS_KEPT_MAX = 100
+DIFFERENCES = tuple(kind.name.lower() for kind in DiscrepancyKind if kind is not DiscrepancyKind.SUPERSEDED)
+"""Columns of `topic_row` that count ids which differ."""
 
 
 class CheckedTopic(NamedTuple):

@@ -9,6 +9,8 @@ from migration.describe import waits_for
 from migration.entries import PlanEntry, PlanStore
 from migration.facts import Facts, GroupFacts, TopicFacts, WaitingCopies
 from migration.plan import DOUBLE_WRITE
+from migration.reconcile.plan_check import DIFFERENCES
+from migration.reconcile.plan_check import KIND as CHECK_KIND
 from migration.run import CourseRun
 from penstock.commands.exits import Command
 from penstock.commands.instance import Instance, administration, instance_options
@@ -65,6 +67,7 @@ def _show(instance: Instance, admin: Administrator, plans: PlanStore, entry: Pla
     row = _plan_row(entry)
     row["waits_for"] = waits_for(entry.state, facts, rules, _is_at_work(admin, entry.plan.name))
     row["behind"] = total_behind(facts)
+    row["compared"] = _compared(admin, entry.plan.name)
     topics = topic_rows(facts)
     is_dual = entry.plan.recipe == DOUBLE_WRITE
     if is_dual:
@@ -91,6 +94,15 @@ def divergence_rows(waiting: WaitingCopies) -> list[dict[str, Any]]:
         }
         for queue in queues
     ]  # fmt: skip
+
+
+def _compared(admin: Administrator, plan: str) -> str:
+    """When `verify` has compared last, and what it found."""
+    found = admin.store.get(CHECK_KIND, plan)
+    if found is None:
+        return "never"
+    differ = sum(sum(topic[name] for name in DIFFERENCES) for topic in found.value["topics"])
+    return f"{utc(found.value['at_ms'])} ({ago(found.value['at_ms'])}): {differ:,} ids differ"
 
 
 def _is_at_work(admin: Administrator, plan: str) -> bool:
