@@ -4,7 +4,7 @@ Nothing is copied for all groups, so there is nothing to compare, and no way bac
 ones to Kafka again, and the groups read on in the engine what is there.
 """
 
-from migration.recipes.course import CUTTABLE, UNFENCE, UNFENCING, Course, Courses, PlanStep
+from migration.recipes.course import CUTTABLE, UNFENCE, UNFENCING, Aim, Course, Courses, PlanStep
 
 _FENCING = ("fence", "fenced_everywhere", "sent", "quiet")
 
@@ -17,7 +17,8 @@ COURSES: Courses = {
     "soak": Course((PlanStep.CUT,), ("kafka_drained",), PlanStep.SOAKING, "rollback"),
     "rollback": Course(
         (PlanStep.VERIFIED, PlanStep.FENCED, PlanStep.CUT, PlanStep.SOAKING),
-        ("moved", *_FENCING, "read_back", "switch", "followed", "rearm", "lift"), PlanStep.COPYING, "verify and cut again",
+        ("moved", *_FENCING, "read_back", "switch", "followed", "rearm", "lift"), PlanStep.COPYING,
+        "verify and cut again", Aim.TO_KAFKA,
     ),
     "retire": Course(
         (PlanStep.SOAKING,), ("soaked", "kafka_drained", "leave", "applied", "acknowledged", "no_dual_reads", "unmark"),
