@@ -88,6 +88,7 @@ def command(
                 entry = course_of(instance, admin, plans, entry, "verify", accepted)
             if entry.plan.recipe != MIRROR:
                 say(f"ids are not compared for the recipe {entry.plan.recipe}")
+                show_one({"plan": plan, "digest": entry.plan.digest, "step": str(entry.state.step)}, output)
                 return
             while True:
                 start_ms = None if everything else (from_ms or SystemClock().now_ms() - NEWEST_MS)
