@@ -248,11 +248,12 @@ def _ask_engines(
     instance: Instance, verb: str, rows: str, topic: str | None, columns: tuple[str, ...], **options: Any
 ) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
     """Rows of all queues, and their columns."""
+    from engine.client import joined
     from penstock.commands import engines  # the link and its native parts: only for the commands that need the engine
 
     answers = engines.ask_all(instance, verb, topic=topic, **options)
     groups = list(instance.engines())
-    found = engines.rows_of_queues({name: answer[rows] for name, answer in answers.items()}, groups, topic)
+    found = joined.rows_of_queues({name: answer[rows] for name, answer in answers.items()}, groups, topic)
     return found, columns if len(groups) == 1 else (*columns, "broker_group")
 
 

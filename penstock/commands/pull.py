@@ -10,11 +10,11 @@ from typing import Any
 import click
 
 from common.contract import Ack, Delivery, PullRequest, PullResponse
+from common.proxy_link import ProxyLink
 from penstock.commands.exits import Command, CommandError, code_for_contract
 from penstock.commands.identity import Identity, choose, identity_options
 from penstock.commands.instance import Instance, instance_options
 from penstock.commands.interrupts import noted_interrupts
-from penstock.commands.proxy_link import ProxyLink
 
 PULL_MAX = 500
 PULL_BYTES_MAX = 8 << 20

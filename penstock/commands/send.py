@@ -10,11 +10,11 @@ from typing import Any
 import click
 
 from common.contract import Durability, Message, SendRequest, SendResult
+from common.proxy_link import ProxyLink
 from penstock.commands.exits import USAGE, Command, CommandError, code_for_contract
 from penstock.commands.identity import Identity, choose, identity_options
 from penstock.commands.instance import Instance, instance_options
 from penstock.commands.output import output_option, table
-from penstock.commands.proxy_link import ProxyLink
 
 MESSAGES_MAX = 500
 CALL_BYTES_MAX = 8 << 20

@@ -323,12 +323,13 @@ def purge(instance: Instance, name: str, yes: bool, output: str) -> None:
     too. Delayed messages that are not due yet stay, and sends with an id that the topic has stored lately are still
     duplicates. The disk has its room back when retention deletes the segments.
     """
+    from engine.client import joined
     from penstock.commands import engines  # the link and its native parts: only for the commands that need the engine
 
     answers = {
         group: answer["purged"] for group, answer in engines.ask_all(instance, "purge_topic", topic=name).items()
     }
-    rows = engines.rows_of_queues(answers, list(instance.engines()), name)
+    rows = joined.rows_of_queues(answers, list(instance.engines()), name)
     count = sum(each["end"] - each["first"] for each in rows)
     if count and not yes:
         click.confirm(f"Delete {count:,} messages of topic {name}?", abort=True, err=True)

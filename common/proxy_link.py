@@ -1,4 +1,9 @@
-"""One connection of a command to a proxy: blocking and framed."""
+"""One blocking, framed connection to a proxy, for programs of operators.
+
+PenstockError
+└── ProxyCallError       the proxy refused the call, or did not answer as a proxy
+    └── ProxyUnreachable     no connection, or no answer in time: try again later
+"""
 
 import socket
 from typing import Any
@@ -6,11 +11,19 @@ from typing import Any
 from thriftpy2.thrift import TApplicationException
 
 from common import contract
-from penstock.commands.exits import UNAVAILABLE, CommandError
+from common.errors import PenstockError
 
 UNTRUSTED_CALL_BYTES_MAX = 60_000  # a proxy accepts no larger frame before the connection's first valid credential
 ANSWER_BYTES_MAX = 16_384_000
 CONNECT_S_MAX = 5.0
+
+
+class ProxyCallError(PenstockError):
+    pass
+
+
+class ProxyUnreachable(ProxyCallError, ConnectionError):
+    """Also a ConnectionError, so that a command ends with the exit code for what is worth another try."""
 
 
 class ProxyLink:
@@ -24,7 +37,7 @@ class ProxyLink:
         try:
             self._sock = socket.create_connection(address, timeout=CONNECT_S_MAX)
         except OSError as error:
-            raise CommandError(f"{self._where}: no connection: {error.strerror or error}", UNAVAILABLE) from error
+            raise ProxyUnreachable(f"{self._where}: no connection: {error.strerror or error}") from error
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def __enter__(self) -> "ProxyLink":
@@ -40,7 +53,7 @@ class ProxyLink:
             empty: a request with the same credential that does nothing. It is sent before a request that is too large
                 for a new connection.
         Raises:
-            CommandError: no answer, or a TApplicationException.
+            ProxyUnreachable: no answer. ProxyCallError: a TApplicationException.
         """
         self._seqid += 1
         seqid = self._seqid  # the extra call, if any, takes the next one
@@ -52,12 +65,12 @@ class ProxyLink:
             self._sock.sendall(len(frame).to_bytes(4, "big") + frame)
             size = int.from_bytes(self._receive(4), "big")
             if size > ANSWER_BYTES_MAX:
-                raise CommandError(f"{self._where}: the answer is not that of a Penstock proxy: check the address")
+                raise ProxyCallError(f"{self._where}: the answer is not that of a Penstock proxy: check the address")
             response = contract.decode_reply(self._receive(size), seqid)
         except OSError as error:
-            raise CommandError(f"{self._where}: no connection: {error.strerror or error}", UNAVAILABLE) from error
+            raise ProxyUnreachable(f"{self._where}: no connection: {error.strerror or error}") from error
         except TApplicationException as error:
-            raise CommandError(f"{self._where}: {error.message}") from error
+            raise ProxyCallError(f"{self._where}: {error.message}") from error
         self._trusted = True
         return response
 
