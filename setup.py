@@ -92,7 +92,7 @@ def extensions() -> list[Extension]:
 
 
 def packages() -> list[str]:
-    wanted = [pattern for name in (*PACKAGES, "controller", "penstock") for pattern in (name, f"{name}.*")]
+    wanted = [pattern for name in (*PACKAGES, "controller", "console", "penstock") for pattern in (name, f"{name}.*")]
     return [*find_packages(str(ROOT), include=wanted), *MAPPED]
 
 

@@ -38,6 +38,7 @@ COMMANDS = {
     "consumer-proxy": ("consumer_proxy", "command", "Run one consumer proxy process."),
     "controller": ("controller", "command", "Run one controller process of broker groups with replicas."),
     "kafka-bridge": ("kafka_bridge", "command", "Run one bridge process to Kafka clusters."),
+    "console": ("console", "command", "Serve the web console."),
     "completion": ("completion", "command", "Print the completion script for bash, zsh or fish."),
 }
 

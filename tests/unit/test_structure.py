@@ -49,6 +49,7 @@ MAY_IMPORT = {
         "kafka_bridge.mapping",
         "kafka_bridge.source_identity",
     ),
+    "console": ("common", "engine.client", "engine.link"),
     # `engine.log.offline` is the other door: for tools, on a directory whose engine is stopped.
     # So are `producer_proxy.buffer` and `producer_proxy.journal`: on files of a proxy that is stopped, or to read those of one that runs.
     # `controller.planned_switch` holds the rules of a switch that an operator asks for.
@@ -242,7 +243,8 @@ def test_all_third_party_imports_are_declared():
     declared = re.findall(r"^[\w-]+", "\n".join(wanted), re.M)
     known = {name.replace("-", "_").lower() for name in declared} | {"cython", "cpython", "libc", "libcpp", "greenlet"}
     known |= {"penstock_client", "penstock_client_examples", "penstock_thrift"}
-    known |= {"kafka", "yaml"}  # the modules of kafka-python and PyYAML
+    known |= {"kafka", "yaml", "argon2"}  # the modules of kafka-python, PyYAML and argon2-cffi
+    known |= {"werkzeug", "markupsafe"}  # parts of Flask
     foreign = {
         f"{name}: {other}"
         for name, others in graph().items()

@@ -1,0 +1,133 @@
+"""The console's process: `python -m console --config URL --data DIR …`.
+
+Threads of the system, no gevent: database drivers and argon2 block.
+"""
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from waitress.server import create_server
+
+from common.clock import SystemClock
+from common.config import open_store
+from common.config.store import ConfigStore
+from common.config.view import ConfigView
+from common.errors import PenstockError
+from common.ops.log import setup_logging
+from common.ops.ready import announce_ready
+from console.application import make_application
+from console.database.accounts import Accounts
+from console.database.action_log import ActionLog, Actor
+from console.database.console_database import ConsoleDatabase
+from console.database.one_time_links import OneTimeLinks
+from console.installation.broker_queries import BrokerQueries
+from console.installation.configuration import Configuration
+from console.options import FIRST, parse
+from console.parts import ConsoleParts, make_parts
+from console.security.origins import Origins
+
+log = logging.getLogger("penstock.console")
+DATABASE_VARIABLE = "PENSTOCK_CONSOLE_DATABASE"
+THREADS = 8
+RESUME_S = 5.0
+
+
+def open_database(options: argparse.Namespace) -> ConsoleDatabase:
+    """The database, at today's schema. Raises DatabaseUnavailable."""
+    options.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    url = options.database or os.environ.get(DATABASE_VARIABLE, "")
+    if not url:
+        path = (options.data / "console.db").absolute()
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # SQLite would make it readable by others
+        url = f"sqlite:///{path}"
+    database = ConsoleDatabase(url)
+    database.migrate()
+    return database
+
+
+def compose(
+    options: argparse.Namespace, database: ConsoleDatabase, store: ConfigStore, view: ConfigView
+) -> ConsoleParts:
+    """The parts for these options."""
+    clock = SystemClock()
+    key = Path(options.admin_key).read_bytes() if options.admin_key else b""
+    brokers = BrokerQueries(view, key, options.engine)
+    origins = Origins(options.public_url, options.listen.host)
+    return make_parts(clock, database, Configuration(store, view, clock), brokers, origins)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Serve until SIGTERM."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    database = open_database(options)
+    store = open_store(options.config)
+    view = ConfigView(store, options.data / "console.snapshot")
+    parts = compose(options, database, store, view)
+    app = make_application(parts)
+    trusted = {"trusted_proxy": options.trusted_proxy, "trusted_proxy_headers": {"x-forwarded-for"}}
+    server = create_server(
+        app, host=options.listen.host, port=options.listen.port, threads=THREADS, ident=None,
+        **(trusted if options.trusted_proxy else {}),
+    )  # fmt: skip
+    port = server.effective_port
+    threading.Thread(target=server.run, name="pages", daemon=True).start()
+    url = options.public_url.rstrip("/") or f"http://{options.listen._replace(port=port)}"
+    first = f"{url}/link/{parts.links.make(None)}" if parts.accounts.count() == 0 else ""
+    facts = {"host": options.listen.host, "port": port, "ops_port": port, "url": url, "sign_in_link": first}
+    announce_ready(options.ready_fd, facts)
+    if options.ready_fd is None:
+        print(f"The console serves at {first or url}", flush=True)
+    log.info("url=%s database=%s: serving", url, database.shown)
+    while not stop.wait(RESUME_S):
+        resume(parts)
+    server.close()
+    view.close()
+    store.close()
+    database.close()
+    log.info("stopped")
+
+
+def resume(parts: ConsoleParts) -> None:
+    """Try approved requests again that are not applied yet."""
+    try:
+        parts.approval.resume()
+    except PenstockError as error:
+        log.warning("approved requests are not tried again now: %s", error)
+
+
+def print_link(options: argparse.Namespace) -> None:
+    """Print a one-time link for whoever can read the database."""
+    database = open_database(options)
+    url = options.public_url.rstrip("/") or f"http://{options.listen}"
+    clock = SystemClock()
+    journal = ActionLog(database, clock)
+    accounts = Accounts(database, journal, clock)
+    found = accounts.find(options.sign_in_link) if options.sign_in_link != FIRST else None
+    if found is None and (options.sign_in_link != FIRST or accounts.count() > 0):
+        sys.exit(f"penstock console: account {options.sign_in_link!r}: not found: name an account of the console")
+    journal.note(Actor("console", "command line"), "make sign-in link", f"account {options.sign_in_link}")
+    print(f"{url}/link/{OneTimeLinks(database, clock).make(found.id if found else None)}")
+
+
+def main() -> None:
+    """Parse the options and serve; print one line when serving is not possible."""
+    options = parse(sys.argv[1:])
+    setup_logging("console")
+    try:
+        if options.sign_in_link is not None:
+            print_link(options)
+        else:
+            run(options)
+    except (OSError, PenstockError) as error:
+        sys.exit(f"penstock console: {error}")
+
+
+if __name__ == "__main__":
+    main()

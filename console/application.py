@@ -1,0 +1,174 @@
+"""The WSGI application: pages behind the checks of host, origin, session, role and token; errors as pages."""
+
+import logging
+import secrets
+from types import ModuleType
+from typing import Any
+
+from flask import Flask, Response, g, redirect, render_template, request
+from flask.typing import ResponseReturnValue
+from werkzeug.exceptions import BadRequest, Forbidden, HTTPException, NotFound, Unauthorized
+
+from common.config.errors import ConfigError
+from console import shown
+from console.errors import ConsoleError, DatabaseUnavailable, InvalidForm, RequestConflict
+from console.pages import (
+    actions,
+    applications,
+    groups,
+    health,
+    home,
+    map,
+    messages,
+    own,
+    people,
+    policy,
+    requests,
+    sign_in,
+    topics,
+)
+from console.parts import KEY, ConsoleParts, parts, signed_in
+from console.roles import Role
+from console.security.access import least_role
+from console.security.headers import add_headers
+from engine.link.errors import LinkError
+
+log = logging.getLogger("penstock.console")
+PAGES: tuple[ModuleType, ...] = (
+    health, sign_in, own, home, topics, groups, applications, requests, messages, map, policy, actions, people,
+)  # fmt: skip
+FORM_BYTES_MAX, FORM_PARTS_MAX = 2 << 20, 200
+SESSION_S = 12 * 3_600
+SAID = {
+    "password": "Your password is changed. Your other sessions have ended.",
+    "saved": "The policy is saved.",
+    "sent": "The message was sent and stored; this is it.",
+}
+STATUS: dict[type[Exception], tuple[int, str]] = {
+    InvalidForm: (422, "The form has a fault"),
+    RequestConflict: (409, "Someone was faster"),
+    DatabaseUnavailable: (503, "The console's database does not answer"),
+    ConfigError: (503, "The configuration store did not accept this"),
+    LinkError: (503, "An engine does not answer"),
+}
+
+
+def make_application(composed: ConsoleParts) -> Flask:
+    """The application over its parts."""
+    app = Flask("console", static_folder="static", template_folder="templates", root_path=_root())
+    app.extensions[KEY] = composed
+    app.config.update(
+        MAX_CONTENT_LENGTH=FORM_BYTES_MAX, MAX_FORM_MEMORY_SIZE=FORM_BYTES_MAX, MAX_FORM_PARTS=FORM_PARTS_MAX,
+        SEND_FILE_MAX_AGE_DEFAULT=3_600,
+    )  # fmt: skip
+    app.jinja_env.filters.update(
+        visible=shown.visible, size=shown.size, number=shown.number, when=shown.when, duration=shown.duration
+    )
+    app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
+    for page in PAGES:
+        app.register_blueprint(page.blueprint)
+    app.before_request(check_request)
+    app.after_request(finish_response)
+    app.context_processor(page_context)
+    app.register_error_handler(HTTPException, show_http_error)
+    for kind in STATUS:
+        app.register_error_handler(kind, show_known_error)
+    app.register_error_handler(Exception, show_unknown_error)
+    return app
+
+
+def _root() -> str:
+    return __file__.rpartition("/")[0]
+
+
+def check_request() -> ResponseReturnValue | None:
+    """Let a request pass to its page, or answer it here."""
+    if not parts().origins.knows_host(request.host):
+        raise BadRequest("The console is not known by this host name: start it with --public-url.")
+    if request.endpoint is None:
+        raise NotFound()
+    needed = least_role(request.endpoint)
+    if needed is None:
+        log.error("endpoint=%s: it has no role in access.py and answers nobody", request.endpoint)
+        raise NotFound()
+    if request.endpoint not in ("static", "health.alive", "health.ready"):
+        g.session = parts().sessions.find(request.cookies.get(cookie_name(), ""))
+    own = signed_in()
+    if needed > Role.NOBODY and own is None:
+        if request.method in ("GET", "HEAD") and request.headers.get("HX-Request") is None:
+            return redirect("/sign-in" if request.path == "/" else f"/sign-in?next={request.path}")
+        raise Unauthorized("Your session has ended: sign in again. Nothing was changed.")
+    if request.method not in ("GET", "HEAD", "OPTIONS"):
+        _check_change()
+    if own is not None and own.account.role < needed:
+        raise Forbidden(f"This needs the role {needed.label}; you are {own.account.role.label}.")
+    return None
+
+
+def _check_change() -> None:
+    """Raise Forbidden for a change that does not come from the console's own page."""
+    headers = request.headers
+    if not parts().origins.is_own(request.host, headers.get("Origin"), headers.get("Sec-Fetch-Site")):
+        raise Forbidden("This request does not come from the console's own pages. Nothing was changed.")
+    if request.mimetype not in ("application/x-www-form-urlencoded", "multipart/form-data", ""):
+        raise BadRequest("Send a form.")
+    own = signed_in()
+    if own is not None and not secrets.compare_digest(request.form.get("csrf", "").encode(), own.csrf.encode()):
+        raise Forbidden("This form is of another session: load the page again. Nothing was changed.")
+
+
+def cookie_name() -> str:
+    """The prefix binds the cookie to this host and to TLS."""
+    return "__Host-penstock" if parts().origins.is_https else "penstock"
+
+
+def finish_response(response: Response) -> Response:
+    """Add headers, and the cookie of a session that has begun or ended."""
+    token = g.get("new_token")
+    if token is not None:
+        options: dict[str, Any] = {"httponly": True, "samesite": "Lax", "path": "/"}
+        is_https = parts().origins.is_https
+        response.set_cookie(cookie_name(), token, max_age=SESSION_S if token else 0, secure=is_https, **options)
+    return add_headers(response, parts().origins.is_https, request.endpoint == "static")
+
+
+def page_context() -> dict[str, Any]:
+    """What every template may use."""
+    own = signed_in()
+    said = SAID.get(request.args.get("said", ""), "")
+    if own is None:
+        return {"me": None, "csrf": "", "Role": Role, "said": "", "away": ""}
+    return {"me": own.account, "csrf": own.csrf, "Role": Role, "said": said, "away": parts().configuration.away()}
+
+
+def show_http_error(error: HTTPException) -> ResponseReturnValue:
+    """A page for an error that has a status."""
+    if error.response is not None:
+        return error.response
+    return error_page(error.code or 500, error.name, error.description or "", error.get_response().headers.get("Allow"))
+
+
+def show_known_error(error: Exception) -> ResponseReturnValue:
+    """A page for an error of the console, the store or an engine."""
+    status, title = next(each for kind, each in STATUS.items() if isinstance(error, kind))
+    if isinstance(error, DatabaseUnavailable):
+        log.error("%s", error)
+        return error_page(status, title, "Try again in a moment. Operators find the reason in the console's log.")
+    return error_page(status, title, str(error))
+
+
+def show_unknown_error(error: Exception) -> ResponseReturnValue:
+    """A page without details, and a number that the log has too."""
+    number = secrets.token_hex(4)
+    log.error("error=%s %s %s", number, request.method, request.path, exc_info=error)
+    return error_page(500, "Internal error", f"The console could not do this. Its log has the reason under {number}.")
+
+
+def error_page(status: int, title: str, text: str, allow: str | None = None) -> ResponseReturnValue:
+    """One sentence and a way back. It also works while the database is away."""
+    try:
+        page = render_template("error.html", status=status, title=title, text=text)
+    except ConsoleError:
+        g.session = None
+        page = render_template("error.html", status=status, title=title, text=text)
+    return page, status, {"Allow": allow} if allow else {}

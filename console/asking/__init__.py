@@ -1,0 +1,1 @@
+"""Requests for topics: the form, its cost, the policy, and the way from a decision to the configuration."""

@@ -1,0 +1,120 @@
+"""Tables of the console's database. Times are Unix milliseconds; `migrations/` creates what is declared here."""
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_name)s",
+    }
+)
+Id = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers only INTEGER keys by itself
+
+teams = Table(
+    "teams",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("name", String(64), nullable=False, unique=True),
+    Column("prefix", String(64), nullable=False, server_default=""),
+)
+users = Table(
+    "users",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("name", String(64), nullable=False, unique=True),
+    Column("role", String(16), nullable=False),
+    Column("password", Text),  # argon2id in its encoded form; NULL: none was set yet
+    Column("is_active", Boolean, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+)
+memberships = Table(
+    "memberships",
+    metadata,
+    Column("user_id", ForeignKey("users.id", ondelete="CASCADE"), primary_key=True),
+    Column("team_id", ForeignKey("teams.id", ondelete="CASCADE"), primary_key=True),
+)
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("token_sha256", String(64), primary_key=True),
+    Column("user_id", ForeignKey("users.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("csrf", String(64), nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("used_ms", BigInteger, nullable=False),
+)
+links = Table(
+    "links",
+    metadata,
+    Column("token_sha256", String(64), primary_key=True),
+    Column("user_id", ForeignKey("users.id", ondelete="CASCADE")),  # NULL: makes the first account
+    Column("expires_ms", BigInteger, nullable=False),
+)
+owners = Table(
+    "owners",
+    metadata,
+    Column("topic", String(249), primary_key=True),
+    Column("team_id", ForeignKey("teams.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("description", Text, nullable=False),
+)
+requests = Table(
+    "requests",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("topic", String(249), nullable=False, index=True),
+    Column("team_id", ForeignKey("teams.id"), nullable=False, index=True),
+    Column("asker", String(64), nullable=False),
+    Column("asked", JSON, nullable=False),  # the form
+    Column("settings", JSON, nullable=False),  # settings of the topic, as the configuration stores them
+    Column("state", String(16), nullable=False, index=True),
+    Column("version", Integer, nullable=False),  # grows with each change of the state
+    Column("problem", Text, nullable=False, server_default=""),  # why an approved request is not applied yet
+    Column("topic_version", BigInteger),
+    Column("kind_version", BigInteger),  # of all topics: what a process has to have applied
+    Column("created_ms", BigInteger, nullable=False),
+    Column("changed_ms", BigInteger, nullable=False),
+)
+request_events = Table(
+    "request_events",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("request_id", ForeignKey("requests.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("who", String(64), nullable=False),
+    Column("kind", String(16), nullable=False),  # a state, or "comment"
+    Column("text", Text, nullable=False),
+)
+policy = Table(
+    "policy",
+    metadata,
+    Column("version", Integer, primary_key=True),
+    Column("value", JSON, nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("who", String(64), nullable=False),
+)
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("who", String(64), nullable=False),
+    Column("address", String(64), nullable=False),
+    Column("action", String(32), nullable=False),
+    Column("subject", String(300), nullable=False),
+    Column("old", JSON),
+    Column("new", JSON),
+    Index("ix_audit_at_ms", "at_ms"),
+)

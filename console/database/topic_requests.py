@@ -1,0 +1,168 @@
+"""Requests for topics and their events. Each change of a state is a compare-and-set on (state, version)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, func, insert, select, update
+
+from common.clock import Clock
+from console.database.action_log import ActionLog, Actor
+from console.database.console_database import ConsoleDatabase
+from console.database.schema import owners, request_events, requests, teams
+from console.errors import InvalidForm, RequestConflict
+
+DRAFT, REQUESTED, APPROVED, APPLIED = "draft", "requested", "approved", "applied"
+REJECTED, WITHDRAWN = "rejected", "withdrawn"
+OPEN = (DRAFT, REQUESTED, APPROVED)
+COMMENT = "comment"
+TEXT_CHARS_MAX = 2_000
+
+
+@dataclass(frozen=True)
+class TopicRequest:
+    """A request as stored. `kind_version` is what a process has to have applied; None: nothing is written yet."""
+
+    id: int
+    topic: str
+    team_id: int
+    team: str
+    asker: str
+    asked: dict[str, Any]
+    settings: dict[str, Any]
+    state: str
+    version: int
+    problem: str
+    topic_version: int | None
+    kind_version: int | None
+    created_ms: int
+    changed_ms: int
+
+
+class TopicRequests:
+    def __init__(self, database: ConsoleDatabase, log: ActionLog, clock: Clock) -> None:
+        self._database, self._log, self._clock = database, log, clock
+
+    def add(self, actor: Actor, team_id: int, asked: dict[str, Any], settings: dict[str, Any], state: str) -> int:
+        """Store a new request, a draft or one that waits for a decision, and return its id.
+
+        Raises:
+            InvalidForm: another open request has the name.
+        """
+        now_ms, topic = self._clock.now_ms(), asked["name"]
+        with self._database.write() as connection:
+            taken = select(requests.c.id).where(requests.c.topic == topic, requests.c.state.in_(OPEN)).limit(1)
+            if (other := connection.execute(taken).scalar_one_or_none()) is not None:
+                raise InvalidForm({"name": f"Request {other} asks for this name already."})
+            row = {
+                "topic": topic, "team_id": team_id, "asker": actor.name, "asked": asked, "settings": settings,
+                "state": state, "version": 1, "created_ms": now_ms, "changed_ms": now_ms,
+            }  # fmt: skip
+            made = connection.execute(insert(requests).values(**row).returning(requests.c.id)).scalar_one()
+            self._event(connection, made, actor, state, "")
+            self._log.record(connection, actor, "ask for topic", f"request {made}", None, {**asked, "team": team_id})
+            return made
+
+    def get(self, request_id: int) -> TopicRequest | None:
+        with self._database.read() as connection:
+            return _request(connection, request_id)
+
+    def list(
+        self, states: Sequence[str] = (), asker: str = "", before_id: int = 0, limit: int = 50
+    ) -> list[TopicRequest]:
+        """The newest requests in these states (none: in any), newest first."""
+        wanted = _ALL.order_by(requests.c.id.desc()).limit(limit)
+        if states:
+            wanted = wanted.where(requests.c.state.in_(states))
+        if asker:
+            wanted = wanted.where(requests.c.asker == asker)
+        if before_id:
+            wanted = wanted.where(requests.c.id < before_id)
+        with self._database.read() as connection:
+            return [TopicRequest(**row._mapping) for row in connection.execute(wanted)]
+
+    def count(self, state: str) -> int:
+        """The number of requests in a state."""
+        wanted = select(func.count()).select_from(requests).where(requests.c.state == state)
+        with self._database.read() as connection:
+            return connection.execute(wanted).scalar_one()
+
+    def events(self, request_id: int) -> Sequence[Any]:
+        """Rows with at_ms, who, kind and text, oldest first."""
+        wanted = select(request_events).where(request_events.c.request_id == request_id).order_by(request_events.c.id)
+        with self._database.read() as connection:
+            return connection.execute(wanted).all()
+
+    def comment(self, actor: Actor, request_id: int, text: str) -> None:
+        """Add a comment. Raises InvalidForm."""
+        if not 1 <= len(text) <= TEXT_CHARS_MAX:
+            raise InvalidForm({"text": f"Write 1 to {TEXT_CHARS_MAX:,} characters."})
+        with self._database.write() as connection:
+            self._event(connection, request_id, actor, COMMENT, text)
+            self._log.record(connection, actor, "comment", f"request {request_id}", None, {"text": text})
+
+    def move(
+        self, actor: Actor, request_id: int, seen: tuple[str, int], state: str, reason: str = "", **fields: Any
+    ) -> None:
+        """Change the state of a request that is still as it was seen: (state, version).
+
+        An applied one also gets its owner. Raises RequestConflict, with what happened meanwhile.
+        """
+        with self._database.write() as connection:
+            now = {"state": state, "version": seen[1] + 1, "changed_ms": self._clock.now_ms(), "problem": "", **fields}
+            same = (requests.c.id == request_id, requests.c.state == seen[0], requests.c.version == seen[1])
+            if connection.execute(update(requests).where(*same).values(**now)).rowcount != 1:
+                raise RequestConflict(_what_happened(connection, request_id))
+            self._event(connection, request_id, actor, state, reason)
+            if state == APPLIED:
+                _own(connection, request_id)
+            old, new = {"state": seen[0]}, {"state": state, **({"reason": reason} if reason else {}), **fields}
+            self._log.record(connection, actor, state, f"request {request_id}", old, new)
+
+    def note_problem(self, request_id: int, version: int, problem: str) -> None:
+        """Record why an approved request is not applied yet."""
+        same = (requests.c.id == request_id, requests.c.state == APPROVED, requests.c.version == version)
+        with self._database.write() as connection:
+            connection.execute(update(requests).where(*same).values(problem=problem))
+
+    def owner_of(self, topic: str) -> tuple[int, str, str] | None:
+        """The team's id and name, and the description of a topic; None: it has no owner."""
+        wanted = select(teams.c.id, teams.c.name, owners.c.description).join(owners).where(owners.c.topic == topic)
+        with self._database.read() as connection:
+            row = connection.execute(wanted).one_or_none()
+        return None if row is None else (row[0], row[1], row[2])
+
+    def topics_of(self, team_ids: Sequence[int]) -> Sequence[str]:
+        """The names of all topics of these teams, by name."""
+        wanted = select(owners.c.topic).where(owners.c.team_id.in_(team_ids)).order_by(owners.c.topic)
+        with self._database.read() as connection:
+            return connection.execute(wanted).scalars().all()
+
+    def _event(self, connection: Connection, request_id: int, actor: Actor, kind: str, text: str) -> None:
+        row = {"request_id": request_id, "at_ms": self._clock.now_ms(), "who": actor.name, "kind": kind, "text": text}
+        connection.execute(insert(request_events).values(**row))
+
+
+_ALL = select(requests, teams.c.name.label("team")).join(teams)
+
+
+def _request(connection: Connection, request_id: int) -> TopicRequest | None:
+    row = connection.execute(_ALL.where(requests.c.id == request_id)).one_or_none()
+    return None if row is None else TopicRequest(**row._mapping)
+
+
+def _what_happened(connection: Connection, request_id: int) -> str:
+    events = request_events
+    wanted = select(events.c.who, events.c.kind).where(events.c.request_id == request_id, events.c.kind != COMMENT)
+    last = connection.execute(wanted.order_by(events.c.id.desc()).limit(1)).one_or_none()
+    if last is None:
+        return f"There is no request {request_id}."
+    return f"Nothing was changed: {last.who} was faster, the request is {last.kind} now."
+
+
+def _own(connection: Connection, request_id: int) -> None:
+    found = _request(connection, request_id)
+    assert found is not None
+    row = {"team_id": found.team_id, "description": found.asked["description"]}
+    if connection.execute(update(owners).where(owners.c.topic == found.topic).values(**row)).rowcount == 0:
+        connection.execute(insert(owners).values(topic=found.topic, **row))

@@ -1,0 +1,64 @@
+"""Command line of the console."""
+
+import argparse
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from common.address import Address, engine_addresses, host_and_port
+from common.secret_file import secret_faults
+
+FIRST = ""
+HELP = {
+    "config": "Configuration store.",
+    "data": "Directory for the console's database and its snapshot of the configuration.",
+    "database": "Database as sqlite:///PATH or postgresql://USER@HOST/NAME (default: console.db in DIR). "
+    "$PENSTOCK_CONSOLE_DATABASE is used where the URL has a password.",
+    "admin-key": "File with the key by which engines are administered; without it there are no offsets, lags and messages.",
+    "engine": "Brokers of the only broker group, separated by commas (default: broker groups of the configuration).",
+    "listen": "Address of the pages (default 127.0.0.1:9720).",
+    "public-url": "URL by which browsers reach the console where a proxy ends TLS before it.",
+    "trusted-proxy": "Address of that proxy, whose X-Forwarded-For is believed.",
+    "ready-fd": "File descriptor that gets one JSON line once the console serves.",
+    "sign-in-link": "Print a one-time link by which account NAME sets a password (without NAME: by which the first "
+    "account is made), and exit.",
+}
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """The options. Prints all faults and exits with 2 when they cannot be used."""
+    parser = argparse.ArgumentParser(prog="penstock console", description="Serve the web console.")
+
+    def add(name: str, metavar: str, **settings: object) -> None:
+        parser.add_argument(f"--{name}", metavar=metavar, help=HELP[name], **settings)  # type: ignore[arg-type]
+
+    add("config", "URL", required=True)
+    add("data", "DIR", required=True, type=Path)
+    add("database", "URL", default="")
+    add("admin-key", "FILE")
+    add("engine", "HOST:PORT,…", type=_brokers, default=())
+    add("listen", "HOST:PORT", type=host_and_port, default=Address("127.0.0.1", 9720))
+    add("public-url", "URL", default="")
+    add("trusted-proxy", "ADDRESS", default="")
+    add("ready-fd", "N", type=int)
+    add("sign-in-link", "NAME", nargs="?", const=FIRST)
+    options = parser.parse_args(arguments)
+    found = secret_faults({"--admin-key": options.admin_key})
+    if options.public_url and not _is_public_url(options.public_url):
+        found.append(f"--public-url {options.public_url}: use http://HOST or https://HOST, without a path")
+    if found:
+        parser.error("; ".join(found))
+    return options
+
+
+def _brokers(text: str) -> tuple[Address, ...]:
+    found = engine_addresses(text)
+    return (found,) if isinstance(found, Address) else found
+
+
+def _is_public_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.path in ("", "/") and port != 0

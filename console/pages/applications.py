@@ -1,0 +1,38 @@
+"""Applications: keys without their secrets, grants and limits."""
+
+from flask import Blueprint, render_template, request
+from flask.typing import ResponseReturnValue
+from werkzeug.exceptions import NotFound
+
+from common.config.definitions import DEAD_LETTERS, PULL_GROUP, PULL_TOPIC, SEND, ApplicationDefinition
+from console.pages.topics import settings_of
+from console.parts import parts
+
+blueprint = Blueprint("applications", __name__)
+PAGE = 50
+GRANTS = {
+    "Send to topics": SEND, "Pull from topics": PULL_TOPIC, "Pull as groups": PULL_GROUP,
+    "Read dead letters of groups": DEAD_LETTERS,
+}  # fmt: skip
+
+
+@blueprint.get("/applications")
+def index() -> ResponseReturnValue:
+    """Applications by name, a page at a time."""
+    text, after = request.args.get("q", "").strip()[:249], request.args.get("after", "")
+    page = parts().configuration.names.page("application", text, after, PAGE)
+    rows = [(name, parts().configuration.view.application(name)) for name in page.names]
+    return render_template("applications.html", rows=rows, page=page, text=text, after=after)
+
+
+@blueprint.get("/applications/<name>")
+def show(name: str) -> ResponseReturnValue:
+    """One application."""
+    found = parts().configuration.application(name)
+    if found is None or not isinstance(found.definition, ApplicationDefinition):
+        raise NotFound(f"There is no application {name[:249]}.")
+    app = found.definition
+    grants = {words: app.patterns(action) for words, action in GRANTS.items()}
+    keys = [(key.key_id, key.created_at_ms) for key in app.keys]  # without the secrets
+    shown = {"name": name, "version": found.version, "grants": grants, "keys": keys, "settings": settings_of(app)}
+    return render_template("application.html", **shown)

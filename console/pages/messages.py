@@ -1,0 +1,142 @@
+"""Stored messages of a topic: found by id, by queue and offset, by time; shown as text, JSON or hex; a test message."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from flask import Blueprint, Response, redirect, render_template, request
+from flask.typing import ResponseReturnValue
+from werkzeug.exceptions import Forbidden, NotFound
+
+from common.errors import PenstockError
+from common.names import is_name
+from console.installation.stored_messages import ID_CHARS_MAX, FoundMessage
+from console.parts import account, actor, form, may_use_topic, parts
+from console.shown import dump, visible
+from engine.client.admin import AdminError
+from engine.link.errors import LinkError
+
+blueprint = Blueprint("messages", __name__)
+LIMIT = 50
+SHOWN_BYTES_MAX = 64 << 10
+TRIAL_BYTES_MAX = 1 << 20
+OFFSET_MAX = (1 << 63) - 1
+VIEWS = ("text", "json", "hex")
+NOT_YOURS = "Messages of this topic are for the team that owns it and for operators."
+FAILURES = (LinkError, AdminError, OSError)
+
+
+@blueprint.get("/topics/<name>/messages")
+def find(name: str) -> ResponseReturnValue:
+    """The form, and what it finds."""
+    _check(name)
+    asked = {field: request.args.get(field, "").strip() for field in ("by", "id", "queue", "offset", "from")}
+    found: list[FoundMessage] | None = None
+    fault = ""
+    if asked["by"]:
+        search = _search(name, asked)
+        if isinstance(search, str):
+            fault = search
+        else:
+            try:
+                found = search()
+            except FAILURES as error:
+                fault = f"The search failed: {error}"
+    return render_template("messages.html", name=name, asked=asked, found=found, fault=fault, limit=LIMIT)
+
+
+def _search(name: str, asked: dict[str, str]) -> Callable[[], list[FoundMessage]] | str:
+    """The look-up that the form asks for, or the form's fault."""
+    messages = parts().messages
+    if asked["by"] == "id":
+        if not 1 <= len(asked["id"]) <= ID_CHARS_MAX:
+            return f"Give an id of 1 to {ID_CHARS_MAX} characters."
+        return lambda: messages.by_id(name, asked["id"])
+    if asked["by"] == "place":
+        queue, offset = _whole(asked["queue"], 10_000), _whole(asked["offset"], OFFSET_MAX)
+        if queue is None or offset is None:
+            return "Give a queue and an offset as whole numbers from 0 on."
+        return lambda: messages.browse(name, queue, offset, LIMIT)
+    if asked["by"] == "time":
+        try:
+            at = datetime.fromisoformat(asked["from"])
+            from_ms = int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+        except (ValueError, OverflowError):
+            return "Give a time in UTC as 2026-07-01T12:30."
+        return lambda: messages.since(name, max(0, from_ms), LIMIT)
+    return "Search by id, by queue and offset, or by time."
+
+
+def _whole(text: str, high: int) -> int | None:
+    plain = text.replace(",", "")
+    return int(plain) if plain.isascii() and plain.isdigit() and len(plain) < 20 and int(plain) <= high else None
+
+
+@blueprint.get("/topics/<name>/messages/<int:queue>/<int:offset>")
+def show(name: str, queue: int, offset: int) -> ResponseReturnValue:
+    """One message."""
+    message = _one(name, queue, offset)
+    chosen = request.args.get("view", "")
+    texts = {"text": message.text, "json": message.json_text if len(message.body) <= SHOWN_BYTES_MAX else None}
+    view = chosen if chosen in VIEWS else next((each for each in ("json", "text") if texts[each] is not None), "hex")
+    shown = dump(message.body[: SHOWN_BYTES_MAX // 4]) if view == "hex" else texts[view]
+    is_cut = len(message.body) > (SHOWN_BYTES_MAX // 4 if view == "hex" else SHOWN_BYTES_MAX)
+    return render_template(
+        "message.html", name=name, message=message, view=view, views=VIEWS, is_cut=is_cut,
+        shown=None if shown is None else visible(shown[:SHOWN_BYTES_MAX] if view != "hex" else shown),
+    )  # fmt: skip
+
+
+@blueprint.get("/topics/<name>/messages/<int:queue>/<int:offset>/body")
+def body(name: str, queue: int, offset: int) -> ResponseReturnValue:
+    """The body as a file, which no browser shows."""
+    message = _one(name, queue, offset)
+    disposition = f'attachment; filename="message-{queue}-{offset}.bin"'
+    return Response(message.body, mimetype="application/octet-stream", headers={"Content-Disposition": disposition})
+
+
+@blueprint.post("/topics/<name>/messages")
+def send(name: str) -> ResponseReturnValue:
+    """Send a test message through a producer proxy."""
+    _check(name)
+    text, key = form().get("body", ""), form().get("key", "").strip()[:256]
+    data = text.replace("\r\n", "\n").encode(errors="replace")
+    asked = dict.fromkeys(("by", "id", "queue", "offset", "from"), "")
+    page: dict[str, Any] = {"name": name, "asked": asked, "found": None, "limit": LIMIT, "body": text, "key": key}
+    if not 1 <= len(data) <= TRIAL_BYTES_MAX:
+        fault = f"Write a body of 1 to {TRIAL_BYTES_MAX:,} bytes."
+        return render_template("messages.html", **page, send_fault=fault, fault=""), 422
+    try:
+        result = parts().trial.send(account().name, name, data, key)
+    except PenstockError as error:
+        return render_template("messages.html", **page, send_fault=f"It was not sent: {error}", fault=""), 503
+    if result.code >= 100:
+        fault = f"It was not stored: {result.error or 'no reason was given'} (code {result.code})."
+        return render_template("messages.html", **page, send_fault=fault, fault=""), 409
+    new = {"id": result.id, "queue": result.queue, "offset": result.offset, "bytes": len(data)}
+    parts().log.note(actor(), "send test message", f"topic {name}", None, new)
+    if result.queue is None or result.offset is None:
+        return redirect(f"/topics/{name}/messages?by=id&id={result.id}", 303)
+    return redirect(f"/topics/{name}/messages/{result.queue}/{result.offset}?said=sent", 303)
+
+
+def _check(name: str) -> None:
+    if not is_name(name) or parts().configuration.topic(name) is None:
+        raise NotFound(f"There is no topic {name[:249]}.")
+    if not may_use_topic(name):
+        raise Forbidden(NOT_YOURS)
+
+
+def _one(name: str, queue: int, offset: int) -> FoundMessage:
+    _check(name)
+    found = None
+    if queue < 10_000 and offset <= OFFSET_MAX:
+        try:
+            found = parts().messages.one(name, queue, offset)
+        except AdminError as error:
+            raise NotFound(f"The engine has no such message: {error}") from error
+        except (LinkError, OSError) as error:
+            raise LinkError(f"The engine does not answer: {error}") from error
+    if found is None:
+        raise NotFound(f"Queue {queue} of topic {name} has no message at offset {offset:,} (any more).")
+    return found

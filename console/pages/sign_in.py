@@ -1,0 +1,145 @@
+"""Sign-in, sign-out, and one-time links that set the first password."""
+
+from flask import Blueprint, Response, g, redirect, render_template, request
+from flask.typing import ResponseReturnValue
+from werkzeug.exceptions import Gone
+
+from console.database.accounts import NAME, NAME_FAULT, Account
+from console.database.action_log import Actor
+from console.errors import InvalidForm
+from console.parts import address, form, parts, signed_in
+
+blueprint = Blueprint("sign_in", __name__)
+WRONG = "The name or the password is wrong."
+FIRST_TEAM = "platform"
+
+
+@blueprint.get("/sign-in", endpoint="form")
+def form_page() -> ResponseReturnValue:
+    """The form."""
+    if signed_in() is not None:
+        return redirect("/")
+    has_accounts = parts().accounts.count() > 0
+    return render_template("sign_in.html", name="", fault="", next=_next(), has_accounts=has_accounts)
+
+
+@blueprint.post("/sign-in")
+def enter() -> ResponseReturnValue:
+    """Check name and password, and begin a session with a new token."""
+    name, password = form().get("name", "").strip()[:64], form().get("password", "")
+    keys = (f"name {name.casefold()}", f"address {address()}")
+    wait_s = parts().brake.wait_s(*keys)
+    if wait_s > 0:
+        fault = f"Too many failed attempts: try again in {int(wait_s) + 1} seconds."
+        return _again(name, fault, 429, {"Retry-After": str(int(wait_s) + 1)})
+    found = parts().accounts.find(name)
+    encoded = found.password if found is not None and found.is_active else None
+    if not parts().passwords.is_right(encoded, password) or found is None or encoded is None:
+        parts().brake.failed(*keys)
+        parts().log.note(Actor(name, address()), "failed sign-in", f"account {name}")
+        return _again(name, WRONG, 401)
+    parts().brake.succeeded(keys[0])
+    if parts().passwords.is_outdated(encoded):
+        parts().accounts.replace_encoding(found.id, parts().passwords.encode(password))
+    return begin_session(found, _next())
+
+
+def begin_session(account: Account, target: str) -> Response:
+    """End the session that the browser has, if any, and begin a new one."""
+    old = signed_in()
+    if old is not None:
+        parts().sessions.close(old.token)
+    opened = parts().sessions.open(account)
+    parts().log.note(Actor(account.name, address()), "sign-in", f"account {account.name}")
+    g.new_token = opened.token
+    answer = redirect(target, 303)
+    assert isinstance(answer, Response)
+    return answer
+
+
+@blueprint.post("/sign-out")
+def leave() -> ResponseReturnValue:
+    """End the session."""
+    own = signed_in()
+    if own is not None:
+        parts().sessions.close(own.token)
+        parts().log.note(Actor(own.account.name, address()), "sign-out", f"account {own.account.name}")
+    g.new_token = ""
+    return redirect("/sign-in", 303)
+
+
+@blueprint.get("/link/<token>")
+def link(token: str) -> ResponseReturnValue:
+    """Show the form of a one-time link, without using the link."""
+    found = parts().links.look(token)
+    if found is None:
+        raise Gone("This link was used already, or it has expired. Ask an administrator for a new one.")
+    own = parts().accounts.get(found.user_id) if found.user_id is not None else None
+    name = own.name if own is not None else ""
+    return render_template("link.html", is_first=found.user_id is None, name=name, team=FIRST_TEAM, faults={})
+
+
+@blueprint.post("/link/<token>")
+def use_link(token: str) -> ResponseReturnValue:
+    """Set the password, of the first account with its name and team, and sign in."""
+    found = parts().links.look(token)
+    if found is None:
+        raise Gone("This link was used already, or it has expired. Ask an administrator for a new one.")
+    fields = {each: form().get(each, "") for each in ("name", "team", "password", "again")}
+    try:
+        account = (
+            _first_account(token, fields) if found.user_id is None else _own_password(token, found.user_id, fields)
+        )
+    except InvalidForm as error:
+        own = parts().accounts.get(found.user_id) if found.user_id is not None else None
+        shown = {"name": own.name if own else fields["name"], "team": fields["team"] or FIRST_TEAM}
+        return render_template("link.html", is_first=own is None, faults=error.faults, **shown), 422
+    return begin_session(account, "/")
+
+
+def _first_account(token: str, fields: dict[str, str]) -> Account:
+    """Create the first administrator and team. Raises InvalidForm."""
+    encoded = _encoded(fields)
+    by = Actor(fields["name"].strip() or "first", address())
+    _check_names(fields)
+    if parts().links.use(token) is None or parts().accounts.count() > 0:
+        raise Gone("The first account exists already.")
+    team_id = parts().accounts.add_team(by, fields["team"].strip())
+    user_id = parts().accounts.add(by, fields["name"].strip(), "admin", [team_id], encoded)
+    made = parts().accounts.get(user_id)
+    assert made is not None
+    return made
+
+
+def _own_password(token: str, user_id: int, fields: dict[str, str]) -> Account:
+    encoded = _encoded(fields)
+    own = parts().accounts.get(user_id)
+    if own is None or not own.is_active or parts().links.use(token) is None:
+        raise Gone("This link was used already, or it has expired. Ask an administrator for a new one.")
+    parts().accounts.set_password(Actor(own.name, address()), user_id, encoded)
+    return own
+
+
+def _encoded(fields: dict[str, str]) -> str:
+    if fields["password"] != fields["again"]:
+        raise InvalidForm({"again": "The two passwords differ."})
+    return parts().passwords.encode(fields["password"])
+
+
+def _check_names(fields: dict[str, str]) -> None:
+    """Check the names before the link is used. Raises InvalidForm."""
+    faults = {each: NAME_FAULT for each in ("name", "team") if not NAME.fullmatch(fields[each].strip())}
+    if faults:
+        raise InvalidForm(faults)
+
+
+def _again(name: str, fault: str, status: int, headers: dict[str, str] | None = None) -> ResponseReturnValue:
+    page = render_template("sign_in.html", name=name, fault=fault, next=_next(), has_accounts=True)
+    return page, status, headers or {}
+
+
+def _next() -> str:
+    """The page to go on with: a path of the console, never another site."""
+    target = request.values.get("next", "/")
+    is_path = target.startswith("/") and not target.startswith(("//", "/\\")) and target.isprintable()
+    return target if is_path and len(target) <= 2_000 and "\\" not in target else "/"

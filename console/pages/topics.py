@@ -1,0 +1,60 @@
+"""Topics: the list with search and pages, and one topic with its queues and groups."""
+
+from typing import Any
+
+from flask import Blueprint, render_template, request
+from flask.typing import ResponseReturnValue
+from werkzeug.exceptions import NotFound
+
+from common.config.definitions import TopicDefinition
+from common.config.setting import table_of
+from console.installation.queue_states import lags_of_topic, queue_states
+from console.parts import may_use_topic, parts
+from console.shown import setting
+
+blueprint = Blueprint("topics", __name__)
+PAGE = 50
+TEXT_CHARS_MAX = 249
+QUEUES_SHOWN = 256
+
+
+@blueprint.get("/topics")
+def index() -> ResponseReturnValue:
+    """Topics whose names contain a text, a page at a time; families above them."""
+    text, after = request.args.get("q", "").strip()[:TEXT_CHARS_MAX], request.args.get("after", "")
+    configuration = parts().configuration
+    page = configuration.names.page("topic", text, after, PAGE)
+    families = [] if after else configuration.names.page("family", text, limit=PAGE).names
+    rows = [(name, configuration.view.topic(name)) for name in page.names]
+    shown = {"rows": rows, "page": page, "families": families, "text": text, "after": after}
+    is_part = request.headers.get("HX-Request") == "true"
+    return render_template("topics_rows.html" if is_part else "topics.html", **shown)
+
+
+@blueprint.get("/topics/<name>")
+def show(name: str) -> ResponseReturnValue:
+    """One topic."""
+    found = parts().configuration.topic(name)
+    if found is None or not isinstance(found.definition, TopicDefinition):
+        raise NotFound(f"There is no topic {name[:TEXT_CHARS_MAX]} and no family for it.")
+    topic = found.definition
+    with parts().brokers.open() as opened:
+        queues, faults = queue_states(parts().brokers, opened, name, min(topic.queues, QUEUES_SHOWN))
+        lags, has_more = lags_of_topic(parts().brokers, opened, name)
+    return render_template(
+        "topic.html", topic=topic, version=found.version, settings=settings_of(topic), queues=queues, faults=faults,
+        lags=lags, has_more=has_more, owner=parts().requests.owner_of(name), may_use=may_use_topic(name),
+        queues_shown=QUEUES_SHOWN,
+    )  # fmt: skip
+
+
+def settings_of(definition: Any) -> list[dict[str, Any]]:
+    """Rows of a definition's settings: name, value, help, whether the value is the default."""
+    rows = []
+    for name, each in table_of(type(definition)).items():
+        value = getattr(definition, name)
+        shown = setting(name, each.type.stored(value))
+        rows.append(
+            {"name": name.replace("_", " "), "value": shown, "help": each.help, "is_default": value == each.default}
+        )
+    return rows

@@ -1,0 +1,112 @@
+"""The console's collaborators, and those of the present request."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from flask import current_app, g, request
+from werkzeug.exceptions import Forbidden
+
+from common.clock import Clock
+from console.asking.approval_policy import ApprovalPolicy
+from console.asking.topic_approval import TopicApproval
+from console.database.accounts import Account, Accounts
+from console.database.action_log import ActionLog, Actor
+from console.database.console_database import ConsoleDatabase
+from console.database.one_time_links import OneTimeLinks
+from console.database.policies import ApprovalPolicies
+from console.database.sessions import Sessions, SignedIn
+from console.database.topic_requests import TopicRequests
+from console.installation.broker_queries import BrokerQueries
+from console.installation.configuration import Configuration
+from console.installation.stored_messages import StoredMessages
+from console.installation.trial_messages import TrialMessages
+from console.roles import Role
+from console.security.origins import Origins
+from console.security.passwords import Passwords
+from console.security.sign_in_brake import SignInBrake
+
+KEY = "penstock"
+
+
+@dataclass(frozen=True)
+class ConsoleParts:
+    """Everything that pages use; one object for the whole process."""
+
+    clock: Clock
+    database: ConsoleDatabase
+    log: ActionLog
+    accounts: Accounts
+    sessions: Sessions
+    links: OneTimeLinks
+    requests: TopicRequests
+    policies: ApprovalPolicies
+    passwords: Passwords
+    brake: SignInBrake
+    origins: Origins
+    configuration: Configuration
+    brokers: BrokerQueries
+    messages: StoredMessages
+    trial: TrialMessages
+    approval: TopicApproval
+
+    def policy(self) -> tuple[ApprovalPolicy, int]:
+        """The policy in force and its version."""
+        value, version = self.policies.current()
+        return ApprovalPolicy.from_value(value), version
+
+
+def make_parts(
+    clock: Clock, database: ConsoleDatabase, configuration: Configuration, brokers: BrokerQueries, origins: Origins
+) -> ConsoleParts:
+    """Compose the parts that follow from these."""
+    log = ActionLog(database, clock)
+    accounts, requests = Accounts(database, log, clock), TopicRequests(database, log, clock)
+    return ConsoleParts(
+        clock, database, log, accounts, Sessions(database, accounts, clock), OneTimeLinks(database, clock), requests,
+        ApprovalPolicies(database, log, clock), Passwords(), SignInBrake(clock.monotonic_s), origins, configuration, brokers,
+        StoredMessages(brokers), TrialMessages(configuration), TopicApproval(requests, configuration.store, clock),
+    )  # fmt: skip
+
+
+def parts() -> ConsoleParts:
+    """The process's parts, within a request."""
+    found: ConsoleParts = current_app.extensions[KEY]
+    return found
+
+
+def signed_in() -> SignedIn | None:
+    """The session of the present request."""
+    found: SignedIn | None = g.get("session")
+    return found
+
+
+def account() -> Account:
+    """The account that is signed in. Every endpoint above Role.NOBODY has one."""
+    found = signed_in()
+    if found is None:
+        raise Forbidden()
+    return found.account
+
+
+def actor() -> Actor:
+    """The account as the author of an action."""
+    return Actor(account().name, address())
+
+
+def address() -> str:
+    """The network address that the present request comes from."""
+    return request.remote_addr or ""
+
+
+def form() -> Mapping[str, str]:
+    """The fields of the present request's form; of repeated ones the first."""
+    return request.form
+
+
+def may_use_topic(topic: str) -> bool:
+    """Whether the account may read and send messages of a topic: operators, and the team that owns it."""
+    own = account()
+    if own.role >= Role.OPERATOR:
+        return True
+    owner = parts().requests.owner_of(topic)
+    return own.role >= Role.OWNER and owner is not None and own.is_in(owner[0])
