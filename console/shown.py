@@ -63,6 +63,11 @@ def dump(data: bytes) -> str:
     return "\n".join(lines)
 
 
+def label(name: str) -> str:
+    """A setting's name in words; its unit is shown with its value."""
+    return name.replace("_ms", "").replace("_", " ")
+
+
 def setting(name: str, value: object) -> str:
     """A setting's value with its unit, which ends its name."""
     if isinstance(value, bool):

@@ -14,6 +14,9 @@ from common.limited_log import LimitedLog
 settings.register_profile("unhurried", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("unhurried")
 
+os.environ.setdefault("PENSTOCK_CONSOLE", "0")
+"""Every start of `penstock up` would start a console, too; its own tests switch it on."""
+
 FORMS = {"native", "twin", "pure", "reference"}
 """Parameters of tests that run on a native module and on its Python reference."""
 

@@ -26,7 +26,7 @@ from console.errors import InvalidForm
 from console.installation.processes import AppliedState, applied_states
 from console.parts import account, actor, form, parts
 from console.roles import Role
-from console.shown import setting
+from console.shown import label, setting
 
 blueprint = Blueprint("requests", __name__)
 PAGE = 50
@@ -106,7 +106,7 @@ def _page(found: TopicRequest, fault: str = "", status: int = 200) -> ResponseRe
     is_party = own.role >= Role.OPERATOR or own.is_in(found.team_id) or own.name == found.asker
     return render_template(
         "request.html", found=found, wish=wish, use=disk_use(wish), events=parts().requests.events(found.id),
-        settings=[(name.replace("_", " "), setting(name, value)) for name, value in found.settings.items()],
+        settings=[(label(name), setting(name, value)) for name, value in found.settings.items()],
         is_asker=own.name == found.asker, may_decide=own.role >= Role.OPERATOR, applied=_applied(found), fault=fault,
         may_comment=own.role >= Role.OWNER and is_party,
     ), status  # fmt: skip

@@ -10,7 +10,7 @@ from common.config.definitions import TopicDefinition
 from common.config.setting import table_of
 from console.installation.queue_states import lags_of_topic, queue_states
 from console.parts import may_use_topic, parts
-from console.shown import setting
+from console.shown import label, setting
 
 blueprint = Blueprint("topics", __name__)
 PAGE = 50
@@ -54,7 +54,5 @@ def settings_of(definition: Any) -> list[dict[str, Any]]:
     for name, each in table_of(type(definition)).items():
         value = getattr(definition, name)
         shown = setting(name, each.type.stored(value))
-        rows.append(
-            {"name": name.replace("_", " "), "value": shown, "help": each.help, "is_default": value == each.default}
-        )
+        rows.append({"name": label(name), "value": shown, "help": each.help, "is_default": value == each.default})
     return rows

@@ -79,6 +79,13 @@ AUTO_FILE = ""
 @click.option(
     "--demo-lines", type=click.IntRange(min=1), metavar="N", help="Send only the first N lines (default: all)."
 )
+@click.option(
+    "--console/--no-console",
+    default=True,
+    envvar="PENSTOCK_CONSOLE",
+    show_envvar=True,
+    help="Start the web console where its extra is installed (default: start it).",
+)
 @click.option("--demo-exit", is_flag=True, help="Stop after the demo, with exit code 0 if it was successful, else 1.")
 def command(
     data: Path,
@@ -93,6 +100,7 @@ def command(
     demo_producer: str,
     demo_consumer: str,
     demo_lines: int | None,
+    console: bool,
     demo_exit: bool,
 ) -> None:
     """Start one engine, one producer proxy and one consumer proxy, and keep them running.
@@ -105,10 +113,8 @@ def command(
     same data directory fails with exit code 4.
     """
     wanted = None if demo is None else demo_arguments(demo, demo_producer, demo_consumer, demo_lines)
-    ready = ready_file.absolute() if ready_file else None
-    options = UpOptions(
-        data, listen_host, ports, config, ready, groups, replicas, look_up, wanted, demo_exit and wanted is not None
-    )
+    ready, leaves = ready_file.absolute() if ready_file else None, demo_exit and wanted is not None
+    options = UpOptions(data, listen_host, ports, config, ready, groups, replicas, look_up, wanted, leaves, console)
     try:
         code = run_up(options)
     except UpError as fault:

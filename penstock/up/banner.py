@@ -6,8 +6,12 @@ from typing import Any
 from penstock.up.child import Child
 
 
-def banner(facts: dict[str, Any], seconds: float) -> str:
-    """Endpoints, the data directory, and lines to copy."""
+def banner(facts: dict[str, Any], seconds: float, console: str = "") -> str:
+    """Endpoints, the data directory, and lines to copy.
+
+    Args:
+        console: the web console's address, at the first start with a one-time sign-in link; empty: it does not run.
+    """
 
     def endpoint(name: str) -> str:
         return f"{facts[name]['host']}:{facts[name]['port']}"
@@ -15,6 +19,7 @@ def banner(facts: dict[str, Any], seconds: float) -> str:
     data = facts["data"]
     return "\n".join(
         [
+            *([f"Console: {console}"] if console else []),
             f"Penstock serves after {seconds:.1f} s (Ctrl-C stops it).",
             f"  send to     {endpoint('producer_proxy')}   metrics http://{facts['producer_proxy']['host']}:"
             f"{facts['ops']['producer_proxy']}/metrics",

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from common.address import PATH_BYTES_MAX, UNIX, Address
-from penstock.up.ports import CONTROLLER, KAFKA_BRIDGE, Ports, broker_name
+from penstock.up.directory import ADMIN_KEY
+from penstock.up.ports import CONSOLE, CONTROLLER, KAFKA_BRIDGE, Ports, broker_name
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,7 @@ class ChildPlan:
     log: Path | None  # None: the process writes to the terminal
     announces: bool = True
     stop_rank: int = 0  # lower ranks are stopped first, and must have ended before the next rank is stopped
+    is_essential: bool = True  # False: all else serves without it when it does not start
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,8 @@ def make_plan(
 
     numbers, copies = range(1, groups + 1), range(1, replicas + 1)
     socket_file = engine_socket(data, groups * replicas)
-    brokers = UNIX + socket_file if socket_file else ",".join(address(broker_name(1, each)) for each in copies)
+    listed = ",".join(address(broker_name(1, each)) for each in copies)
+    brokers = UNIX + socket_file if socket_file else listed
     only = ["--engine", brokers] if groups == 1 else []  # several are found by their addresses in the configuration
 
     def proxy(name: str, *more: str) -> ChildPlan:
@@ -88,6 +91,7 @@ def make_plan(
         *([bridge] if bridge and KAFKA_BRIDGE in ports else []),
         proxy("producer_proxy", *_stores(data, "producer_proxy"), *to_bridge),
         proxy("consumer_proxy"),
+        *([_console(data, url, address(CONSOLE), listed if groups == 1 else "")] if CONSOLE in ports else []),
     ]
     later = None if KAFKA_BRIDGE in ports else bridge
     return UpPlan(data, host, url, key, ports, children, ready_file, groups, replicas, later)
@@ -144,3 +148,14 @@ def _controller(data: Path, url: str, key: Path, ops: str) -> ChildPlan:
     return ChildPlan(
         CONTROLLER, [*command, "--cluster-key", str(key)], data / "logs" / f"{CONTROLLER}.log", stop_rank=2
     )
+
+
+def _console(data: Path, url: str, listen: str, brokers: str) -> ChildPlan:
+    """The web console, with its database in a folder of its own.
+
+    Args:
+        brokers: of the only broker group; empty: the configuration names several.
+    """
+    command = [*module_command(CONSOLE), "--config", url, "--data", str(data / CONSOLE), "--listen", listen]
+    command += ["--admin-key", str(data / ADMIN_KEY), *(["--engine", brokers] if brokers else [])]
+    return ChildPlan(CONSOLE, command, data / "logs" / f"{CONSOLE}.log", is_essential=False)

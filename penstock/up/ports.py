@@ -10,7 +10,7 @@ PROCESSES = ("producer_proxy", "consumer_proxy", "engine")
 NAMES = PROCESSES + tuple(
     f"{name}_ops" for name in PROCESSES
 )  # with one broker group; the ports of further groups follow
-CONTROLLER, KAFKA_BRIDGE = "controller", "kafka_bridge"
+CONTROLLER, KAFKA_BRIDGE, CONSOLE = "controller", "kafka_bridge", "console"
 DEFAULT_BASE = 9700
 # Below the range from which the kernel takes the local ports of outgoing connections: one of those could take a port
 # between this check and the child's bind.
@@ -30,13 +30,14 @@ def broker_name(number: int, replica: int) -> str:
     return engine_name(number) if replica == 1 else f"{engine_name(number)}-r{replica}"
 
 
-def names_of(groups: int, replicas: int = 1, has_kafka: bool = False) -> tuple[str, ...]:
+def names_of(groups: int, replicas: int = 1, has_kafka: bool = False, has_console: bool = False) -> tuple[str, ...]:
     """Names of all ports, in the order in which they follow a base."""
     more = [engine_name(number) for number in range(2, groups + 1)]
     more += [broker_name(number, each) for each in range(2, replicas + 1) for number in range(1, groups + 1)]
     more += [CONTROLLER] if replicas > 1 else []
     more += [KAFKA_BRIDGE] if has_kafka else []
-    return (*NAMES, *(name for process in more for name in (process, f"{process}_ops")))
+    names = (*NAMES, *(name for process in more for name in (process, f"{process}_ops")))
+    return (*names, CONSOLE) if has_console else names  # its pages and those of its operator have one port
 
 
 def is_free(host: str, port: int) -> bool:

@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from common.config import open_store
@@ -17,7 +18,10 @@ from penstock.up.directory import ADMIN_KEY, CLUSTER_KEY, prepare
 from penstock.up.lock import DirectoryLock
 from penstock.up.ops_page import is_ready
 from penstock.up.plan import ChildPlan, UpPlan, make_plan
+from penstock.up.ports import CONSOLE
 from penstock.up.supervisor import Supervisor
+
+CONSOLE_MODULES = ("flask", "sqlalchemy", "alembic", "argon2", "waitress")
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,7 @@ class UpOptions:
     look_up: str = "id,key"  # as engines take it
     demo: tuple[str, ...] | None = None  # arguments of `python -m penstock.demo`; None: no demo
     demo_exit: bool = False
+    console: bool = True  # start the web console where its extra is installed
 
 
 def run_up(options: UpOptions) -> int:
@@ -49,7 +54,8 @@ def run_up(options: UpOptions) -> int:
         files.remove_stale(data, options.ready_file)
         groups = broker_groups.settle(data, options.groups)
         replicas = broker_groups.settle_replicas(data, groups, options.replicas)
-        names = ports.names_of(groups, replicas, names_kafka(options.config or (data / "config").as_uri()))
+        has_kafka = names_kafka(options.config or (data / "config").as_uri())
+        names = ports.names_of(groups, replicas, has_kafka, options.console and has_console())
         chosen = ports.choose(options.ports, options.host, lock.noted().get("ports", {}), names)
         key, admin_key = ensure_key(data / CLUSTER_KEY), ensure_key(data / ADMIN_KEY)
         plan = make_plan(
@@ -63,6 +69,14 @@ def run_up(options: UpOptions) -> int:
         finally:
             files.remove_stale(data, options.ready_file)
             say("Penstock has stopped.")
+
+
+def has_console() -> bool:
+    """Whether the extra of the web console is installed; says so where it is not."""
+    missing = [name for name in CONSOLE_MODULES if find_spec(name) is None]
+    if missing:
+        say(f"console: not started, {missing[0]} is not installed: pip install 'penstock[console]'")
+    return not missing
 
 
 def names_kafka(url: str) -> bool:
@@ -101,7 +115,9 @@ def announcer(plan: UpPlan, began: float) -> Callable[[list[Child]], None]:
     def on_serving(children: list[Child]) -> None:
         files.write_all(plan, children)
         seconds = time.monotonic() - began
-        say(serving_again(children) if announced else banner(files.describe(plan, children), seconds))
+        console = next((child.facts for child in children if child.name == CONSOLE), {})
+        address = console.get("sign_in_link") or console.get("url", "")
+        say(serving_again(children) if announced else banner(files.describe(plan, children), seconds, address))
         announced.append(True)
 
     return on_serving

@@ -27,7 +27,7 @@ def gather(facts: dict[str, Any]) -> dict[str, Any]:
     replicas = facts.get("replicas", {})
     more = [name for names in replicas.values() for name in names if name not in engines]
     more += ["controller"] if replicas else []
-    more += ["kafka_bridge"] if "kafka_bridge" in facts else []
+    more += [name for name in ("kafka_bridge", "console") if name in facts]
     processes = [process(name, facts) for name in ("up", *PROXIES, *engines, *more)]
     state: dict[str, Any] = {"data": facts["data"], "config": facts["config"], "processes": processes}
     state["rss_mib"] = round(sum(each["rss_mib"] for each in processes), 1)

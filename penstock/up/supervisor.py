@@ -72,7 +72,7 @@ class Supervisor:
     def _turn(self, signals: SignalPipe) -> None:
         self._wait(signals, self._timeout_s())
         self._start_later(signals)
-        for child in self.children:
+        for child in list(self.children):
             self._look_after(child)
         self._look_after_companion()
         self._announce_when_ready()
@@ -116,6 +116,9 @@ class Supervisor:
     def _on_child_ready(self, child: Child) -> None:
         if child.restarts:
             self._say(f"{child.name}: serves again (pid {child.pid}, restart {child.restarts})")
+        self._note_all_serve()
+
+    def _note_all_serve(self) -> None:
         if all(each.facts for each in self.children):
             self._settled_at = time.monotonic() + SETTLE_S
 
@@ -138,9 +141,19 @@ class Supervisor:
         if status is None:
             return
         tail = child.log_tail()
+        if not child.ever_ready and child.exits_in_row >= FIRST_TRIES_MAX and not child.plan.is_essential:
+            self._go_on_without(child)
+            return
         if not child.ever_ready and child.exits_in_row >= FIRST_TRIES_MAX:
             raise ChildFailed(f"{child.name}: does not start ({ending(status)}): see {child.plan.log}\n{tail}")
         self._say(f"{child.name}: {ending(status)}, restarting it on the same port (log: {child.plan.log})")
+
+    def _go_on_without(self, child: Child) -> None:
+        """Leave out a process that does not start and that no other one needs."""
+        last = (child.log_tail(1) or "no reason in its log").strip()
+        self._say(f"{child.name}: does not start, going on without it: {last} (log: {child.plan.log})")
+        self.children.remove(child)
+        self._note_all_serve()
 
     def _look_after_companion(self) -> None:
         status = self._companion.reap() if self._companion else None
