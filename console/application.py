@@ -101,20 +101,23 @@ def check_request() -> ResponseReturnValue | None:
             return redirect("/sign-in" if request.path == "/" else f"/sign-in?next={request.path}")
         raise Unauthorized("Your session has ended: sign in again. Nothing was changed.")
     if request.method not in ("GET", "HEAD", "OPTIONS"):
-        _check_change()
+        _check_change(needed)
     if own is not None and own.account.role < needed:
         raise Forbidden(f"This needs the role {needed.label}; you are {own.account.role.label}.")
     return None
 
 
-def _check_change() -> None:
-    """Raise Forbidden for a change that does not come from the console's own page."""
+def _check_change(needed: Role) -> None:
+    """Raise Forbidden for a change that does not come from the console's own page.
+
+    Forms of visitors have no token; an old one may also come from a browser that has signed in since.
+    """
     headers = request.headers
     if not parts().origins.is_own(request.host, headers.get("Origin"), headers.get("Sec-Fetch-Site")):
         raise Forbidden("This request does not come from the console's own pages. Nothing was changed.")
     if request.mimetype not in ("application/x-www-form-urlencoded", "multipart/form-data", ""):
         raise BadRequest("Send a form.")
-    own = signed_in()
+    own = signed_in() if needed > Role.NOBODY else None
     if own is not None and not secrets.compare_digest(request.form.get("csrf", "").encode(), own.csrf.encode()):
         raise Forbidden("This form is of another session: load the page again. Nothing was changed.")
 

@@ -44,14 +44,14 @@ users = Table(
 memberships = Table(
     "memberships",
     metadata,
-    Column("user_id", ForeignKey("users.id", ondelete="CASCADE"), primary_key=True),
-    Column("team_id", ForeignKey("teams.id", ondelete="CASCADE"), primary_key=True),
+    Column("user_id", BigInteger, ForeignKey("users.id", ondelete="CASCADE"), primary_key=True),
+    Column("team_id", BigInteger, ForeignKey("teams.id", ondelete="CASCADE"), primary_key=True),
 )
 sessions = Table(
     "sessions",
     metadata,
     Column("token_sha256", String(64), primary_key=True),
-    Column("user_id", ForeignKey("users.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("user_id", BigInteger, ForeignKey("users.id", ondelete="CASCADE"), nullable=False, index=True),
     Column("csrf", String(64), nullable=False),
     Column("created_ms", BigInteger, nullable=False),
     Column("used_ms", BigInteger, nullable=False),
@@ -60,14 +60,14 @@ links = Table(
     "links",
     metadata,
     Column("token_sha256", String(64), primary_key=True),
-    Column("user_id", ForeignKey("users.id", ondelete="CASCADE")),  # NULL: makes the first account
+    Column("user_id", BigInteger, ForeignKey("users.id", ondelete="CASCADE")),  # NULL: makes the first account
     Column("expires_ms", BigInteger, nullable=False),
 )
 owners = Table(
     "owners",
     metadata,
     Column("topic", String(249), primary_key=True),
-    Column("team_id", ForeignKey("teams.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("team_id", BigInteger, ForeignKey("teams.id", ondelete="CASCADE"), nullable=False, index=True),
     Column("description", Text, nullable=False),
 )
 requests = Table(
@@ -75,7 +75,7 @@ requests = Table(
     metadata,
     Column("id", Id, primary_key=True),
     Column("topic", String(249), nullable=False, index=True),
-    Column("team_id", ForeignKey("teams.id"), nullable=False, index=True),
+    Column("team_id", BigInteger, ForeignKey("teams.id"), nullable=False, index=True),
     Column("asker", String(64), nullable=False),
     Column("asked", JSON, nullable=False),  # the form
     Column("settings", JSON, nullable=False),  # settings of the topic, as the configuration stores them
@@ -91,7 +91,7 @@ request_events = Table(
     "request_events",
     metadata,
     Column("id", Id, primary_key=True),
-    Column("request_id", ForeignKey("requests.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("request_id", BigInteger, ForeignKey("requests.id", ondelete="CASCADE"), nullable=False, index=True),
     Column("at_ms", BigInteger, nullable=False),
     Column("who", String(64), nullable=False),
     Column("kind", String(16), nullable=False),  # a state, or "comment"

@@ -107,7 +107,7 @@ class BrokerQueries:
                     faults.append(f"{_engine(name)}: {error}")
             except (OSError, LinkError) as error:
                 faults.append(f"{_engine(name)}: {error}")
-        return Answers(rows_of_queues(found, list(self.places()), topic), faults)
+        return Answers(rows_of_queues(found, list(self.places()), topic) if found else [], faults)
 
     def groups(self, opened: BrokerLinks, prefix: str = "", after: str = "", limit: int = GROUPS_MAX) -> list[str]:
         """Groups that have pulled from one of the engines, by name."""

@@ -44,7 +44,7 @@ def queue_states(
     A queue that has no message yet is at 0.
     """
     names = list(queries.places())
-    homes = [0] * queues if len(names) == 1 else _homes(names, topic, queues)
+    homes = [0] * queues if len(names) <= 1 else _homes(names, topic, queues)
     found: list[QueueState] = []
     faults = list(opened.faults)
     for number, name in enumerate(names):

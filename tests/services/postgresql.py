@@ -1,0 +1,62 @@
+"""A real PostgreSQL on a socket of its own, as Debian ships it."""
+
+import os
+import pwd
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.services import require
+from tests.waiting import until
+
+FOLDERS = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+SETTINGS = ("fsync=off", "shared_buffers=8MB", "listen_addresses=")
+
+
+class PostgreSQL:
+    """Runs as user `postgres` where the tests are root, because the server refuses root."""
+
+    def __init__(self, directory: Path) -> None:
+        require(FOLDERS, "PostgreSQL: apt install postgresql")
+        self._bin, self._directory = FOLDERS[-1], directory
+        self._as = pwd.getpwnam("postgres") if os.getuid() == 0 else None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://postgres@/postgres?host={self._directory}"
+
+    def _run(self, *command: str) -> "subprocess.Popen[bytes]":
+        user = {"user": self._as.pw_uid, "group": self._as.pw_gid, "extra_groups": []} if self._as else {}
+        return subprocess.Popen(
+            [str(self._bin / command[0]), *command[1:]], cwd="/", env={"PATH": os.environ["PATH"], "LC_ALL": "C"},
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **user,
+        )  # fmt: skip
+
+    def __enter__(self) -> "PostgreSQL":
+        data = self._directory / "data"
+        self._directory.mkdir(parents=True, exist_ok=True)
+        if self._as:
+            os.chown(self._directory, self._as.pw_uid, self._as.pw_gid)
+        made = self._run(
+            "initdb",
+            "-D",
+            str(data),
+            "-U",
+            "postgres",
+            "--auth=trust",
+            "--encoding=UTF8",
+            "--no-sync",
+            "--no-instructions",
+        )
+        assert made.wait(60) == 0, "initdb failed"
+        settings = [part for each in SETTINGS for part in ("-c", each)]
+        self._process = self._run("postgres", "-D", str(data), "-k", str(self._directory), *settings)
+        until(lambda: self._run("pg_isready", "-q", "-h", str(self._directory)).wait(10) == 0, "PostgreSQL serves", 30)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process is not None
+        self._process.terminate()
+        self._process.wait(30)
+        shutil.rmtree(self._directory, ignore_errors=True)

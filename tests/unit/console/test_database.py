@@ -1,0 +1,131 @@
+"""The database on SQLite and PostgreSQL: schema, migrations, compare-and-set, outages."""
+
+import shutil
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import inspect, text
+
+from console.database.console_database import ConsoleDatabase
+from console.database.schema import metadata
+from console.database.topic_requests import REJECTED, REQUESTED, WITHDRAWN
+from console.errors import DatabaseUnavailable, InvalidForm, RequestConflict
+from tests.services.postgresql import PostgreSQL
+from tests.unit.console.consoles import SETUP, WISH, make_console, text_of
+
+
+@pytest.fixture(scope="module")
+def postgresql():
+    # Not below pytest's directory: user postgres cannot enter it.
+    directory = Path(tempfile.mkdtemp(prefix="penstock-"))
+    directory.chmod(0o755)
+    try:
+        with PostgreSQL(directory / "server") as server:
+            yield server
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request, tmp_path):
+    """An empty database."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'console.db'}"
+    server = request.getfixturevalue("postgresql")
+    database = ConsoleDatabase(server.url)
+    with database.write() as connection:
+        connection.execute(text("DROP SCHEMA public CASCADE"))
+        connection.execute(text("CREATE SCHEMA public"))
+    database.close()
+    return server.url
+
+
+def test_migrations_make_the_schema_that_the_code_declares_and_go_back(url):
+    database = ConsoleDatabase(url)
+    database.migrate()
+    database.migrate()
+    with database.read() as connection:
+        found = compare_metadata(MigrationContext.configure(connection), metadata)
+        # A unique constraint's name is the database's own.
+        assert [each for each in found if "constraint" not in each[0]] == []
+    database.migrate("base")
+    with database.read() as connection:
+        assert set(inspect(connection).get_table_names()) <= {"alembic_version"}
+    database.close()
+
+
+def test_several_processes_that_start_at_once_migrate_once(url):
+    failed = []
+
+    def start() -> None:
+        database = ConsoleDatabase(url)
+        try:
+            database.migrate()
+        except Exception as error:
+            failed.append(error)
+        database.close()
+
+    threads = [threading.Thread(target=start) for _ in range(2)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert failed == []
+
+
+def test_of_many_decisions_at_once_one_counts(url):
+    database = ConsoleDatabase(url)
+    database.migrate()
+    database.close()
+    console = make_console(url)
+    number = console.parts.requests.add(SETUP, console.team_id, WISH, {}, REQUESTED)
+    outcomes = []
+
+    def decide(state: str) -> None:
+        try:
+            console.parts.requests.move(SETUP, number, (REQUESTED, 1), state, "because")
+            outcomes.append(state)
+        except RequestConflict:
+            outcomes.append("conflict")
+
+    threads = [threading.Thread(target=decide, args=(state,)) for state in (REJECTED, WITHDRAWN) * 3]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert sorted(outcomes)[:5] == ["conflict"] * 5 and outcomes.count("conflict") == 5
+    assert [each.kind for each in console.parts.requests.events(number)][1:] == [max(outcomes)]
+    with pytest.raises(InvalidForm, match="exists already"):
+        console.parts.accounts.add_team(SETUP, "shop")
+    console.parts.configuration.view.close()
+    console.parts.database.close()
+
+
+def test_a_database_that_is_locked_or_gone_is_a_page_and_not_ready(console, tmp_path):
+    browser = console.as_role("operator")
+    console.parts.database.close()
+    (tmp_path / "console.db").write_bytes(b"not a database" * 100)
+    for path in ("/topics", "/", "/audit"):
+        answer = browser.get(path)
+        assert answer.status_code == 503 and "database does not answer" in text_of(answer), path
+        assert "Traceback" not in answer.get_data(as_text=True) and str(tmp_path) not in answer.get_data(as_text=True)
+    assert browser.get("/readyz").status_code == 503 and browser.get("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize("url", ["mysql://x/y", "nonsense", "sqlite:///no/such/folder/x.db", ""])
+def test_a_database_url_that_cannot_be_used_is_one_sentence(url):
+    with pytest.raises(DatabaseUnavailable) as caught:
+        ConsoleDatabase(url).check()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_password_in_the_url_is_not_shown():
+    database = ConsoleDatabase("postgresql://penstock:hunter2@127.0.0.1:1/console")
+    assert "hunter2" not in database.shown
+    with pytest.raises(DatabaseUnavailable) as caught:
+        database.check()
+    assert "hunter2" not in str(caught.value)
