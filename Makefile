@@ -26,7 +26,7 @@ test: $(VENV)/.installed-dev clients
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy common engine kafka_bridge migration producer_proxy consumer_proxy controller penstock bench
+	$(BIN)/mypy common engine kafka_bridge migration producer_proxy consumer_proxy controller console penstock bench
 
 ## make native            rebuild the native modules in place
 native: $(VENV)/.dev-packages
