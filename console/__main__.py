@@ -120,6 +120,7 @@ def main() -> None:
     """Parse the options and serve; print one line when serving is not possible."""
     options = parse(sys.argv[1:])
     setup_logging("console")
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     try:
         if options.sign_in_link is not None:
             print_link(options)

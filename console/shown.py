@@ -75,6 +75,8 @@ def setting(name: str, value: object) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value)) or "none"
     if isinstance(value, int):
+        if name == "delay_ms_max" and value == 1:
+            return "no delayed messages"
         if "bytes" in name:
             return "no limit" if value == 0 and "body" not in name else size(value)
         if name.endswith("_ms") or "_ms_" in name:

@@ -104,8 +104,8 @@ def make_supervisor(plan: UpPlan, options: UpOptions, began: float) -> Superviso
 
 
 def are_ready(children: list[Child]) -> bool:
-    """Whether every process says so on its /readyz."""
-    return all(is_ready(child.facts["host"], child.facts["ops_port"]) for child in children)
+    """Whether every process that serves says so on its /readyz."""
+    return all(is_ready(child.facts["host"], child.facts["ops_port"]) for child in children if child.facts)
 
 
 def announcer(plan: UpPlan, began: float) -> Callable[[list[Child]], None]:

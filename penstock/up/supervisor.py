@@ -119,14 +119,18 @@ class Supervisor:
         self._note_all_serve()
 
     def _note_all_serve(self) -> None:
-        if all(each.facts for each in self.children):
+        if self._all_serve():
             self._settled_at = time.monotonic() + SETTLE_S
+
+    def _all_serve(self) -> bool:
+        """Whether all processes serve; after the first time, those that the others need."""
+        return all(child.facts or (self._announced and not child.plan.is_essential) for child in self.children)
 
     def _announce_when_ready(self) -> None:
         """Announce the processes once they have reached each other: a proxy serves also without its engine."""
         if self._settled_at is None:
             return
-        if not all(each.facts for each in self.children):
+        if not self._all_serve():
             self._settled_at = None
         elif self._is_ready(self.children) or time.monotonic() >= self._settled_at:
             self._settled_at = None

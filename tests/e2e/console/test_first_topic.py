@@ -53,8 +53,8 @@ class Person:
 
 @pytest.fixture(scope="module")
 def link(penstock: RunningPenstock) -> str:
-    first = until(lambda: penstock.output and penstock.output[0], "up says where the console is")
-    return re.fullmatch(r"Console: (http://\S+/link/\S+)\n", first)[1]
+    pattern = re.compile(r"^Console: (http://\S+/link/\S+)\nPenstock serves", re.M)  # slow starts say more before
+    return until(lambda: pattern.search(penstock.told()), "up says where the console is")[1]
 
 
 @pytest.fixture(scope="module")

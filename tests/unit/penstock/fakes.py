@@ -26,9 +26,9 @@ while True: signal.pause()
 """
 
 
-def fake(name: str, place: Path, how: str = "good", stop_rank: int = 0) -> ChildPlan:
+def fake(name: str, place: Path, how: str = "good", stop_rank: int = 0, is_essential: bool = True) -> ChildPlan:
     command = [sys.executable, "-S", "-c", BEHAVIOUR, name, str(place), how]
-    return ChildPlan(name, command, place / f"{name}.log", stop_rank=stop_rank)
+    return ChildPlan(name, command, place / f"{name}.log", stop_rank=stop_rank, is_essential=is_essential)
 
 
 def fake_plan(place: Path, **how: str) -> UpPlan:
@@ -37,6 +37,8 @@ def fake_plan(place: Path, **how: str) -> UpPlan:
         fake("producer_proxy", place, how.get("producer_proxy", "good")),
         fake("consumer_proxy", place, how.get("consumer_proxy", "good")),
     ]
+    if "console" in how:
+        children.append(fake("console", place, how["console"], is_essential=False))
     return UpPlan(place, "127.0.0.1", "file:///nowhere", place / "cluster.key", {}, children)
 
 

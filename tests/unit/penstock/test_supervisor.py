@@ -113,6 +113,20 @@ def test_a_child_that_never_serves_ends_everything_and_shows_its_log(up):
     assert "cannot open the store" in errors
 
 
+def test_a_console_that_does_not_start_is_left_out_and_the_others_serve(up, tmp_path):
+    running = up(console="broken")
+    assert set(running.pids()) == {"engine", "producer_proxy", "consumer_proxy"}
+    assert running.stop() == 0
+
+
+def test_a_console_that_has_died_does_not_hold_up_the_news_of_the_others(up, tmp_path):
+    running = up(console="good")
+    pids = running.pids()
+    os.kill(pids["console"], signal.SIGKILL)
+    os.kill(pids["producer_proxy"], signal.SIGKILL)
+    until(lambda: running.pids()["producer_proxy"] not in (0, pids["producer_proxy"]), "the proxy is announced again")
+
+
 def test_processes_are_announced_only_once_they_have_reached_each_other(tmp_path):
     announced, ready = [], []
     plan = UpPlan(tmp_path, "127.0.0.1", "file:///x", tmp_path / "key", {}, [])

@@ -12,7 +12,8 @@ import pytest
 from common.config import open_store
 from common.secret_file import KEY_BYTES, ensure_key
 from penstock.up import child as logs
-from penstock.up import files, ports
+from penstock.up import files, ports, run
+from penstock.up.banner import banner
 from penstock.up.child import Child
 from penstock.up.directory import prepare
 from penstock.up.errors import AlreadyRunning, PortTaken, UpError
@@ -50,6 +51,32 @@ def test_auto_ports_are_those_of_the_last_run(tmp_path):
     first = ports.choose("auto", HOST, {})
     assert len(set(first.values())) == len(ports.NAMES)
     assert ports.choose("auto", HOST, first) == first
+
+
+def test_without_the_extra_up_says_so_and_starts_no_console(monkeypatch, capsys):
+    monkeypatch.setattr(run, "find_spec", lambda name: None if name == "sqlalchemy" else object())
+    assert not run.has_console()
+    assert (
+        capsys.readouterr().out
+        == "console: not started, sqlalchemy is not installed: pip install 'penstock[console]'\n"
+    )
+
+
+def test_the_console_has_one_port_a_folder_and_the_engines_address(tmp_path):
+    chosen = ports.choose("auto", HOST, {}, ports.names_of(1, has_console=True))
+    assert set(chosen) - set(ports.NAMES) == {"console"}
+    plan = make_plan(tmp_path, HOST, None, tmp_path / "cluster.key", chosen, None)
+    (console,) = [each for each in plan.children if not each.is_essential]
+    assert console.command[-2:] == ["--engine", f"{HOST}:{chosen['engine']}"]
+    assert str(tmp_path / "console") in console.command
+
+
+def test_the_consoles_address_is_the_first_line():
+    place = {"host": HOST, "port": 1}
+    facts = dict.fromkeys(("producer_proxy", "consumer_proxy", "engine"), place)
+    facts |= {"ops": dict.fromkeys(facts, 2), "data": "/d"}
+    assert banner(facts, 1.0, "http://x/link/y").startswith("Console: http://x/link/y\nPenstock serves")
+    assert banner(facts, 1.0).startswith("Penstock serves")
 
 
 def test_ports_of_the_last_run_stay_when_a_process_is_added():
