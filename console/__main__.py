@@ -20,7 +20,7 @@ from common.config.view import ConfigView
 from common.errors import PenstockError
 from common.ops.log import setup_logging
 from common.ops.ready import announce_ready
-from console.application import make_application
+from console.application import FORM_BYTES_MAX, make_application
 from console.database.accounts import Accounts
 from console.database.action_log import ActionLog, Actor
 from console.database.console_database import ConsoleDatabase
@@ -33,7 +33,8 @@ from console.security.origins import Origins
 
 log = logging.getLogger("penstock.console")
 DATABASE_VARIABLE = "PENSTOCK_CONSOLE_DATABASE"
-THREADS = 8
+THREADS, CONNECTIONS_MAX = 8, 500
+HEADER_BYTES_MAX = 32 << 10
 RESUME_S = 5.0
 
 
@@ -74,6 +75,7 @@ def run(options: argparse.Namespace) -> None:
     trusted = {"trusted_proxy": options.trusted_proxy, "trusted_proxy_headers": {"x-forwarded-for"}}
     server = create_server(
         app, host=options.listen.host, port=options.listen.port, threads=THREADS, ident=None,
+        max_request_body_size=FORM_BYTES_MAX, max_request_header_size=HEADER_BYTES_MAX, connection_limit=CONNECTIONS_MAX,
         **(trusted if options.trusted_proxy else {}),
     )  # fmt: skip
     port = server.effective_port

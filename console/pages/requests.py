@@ -177,7 +177,8 @@ def reject(request_id: int) -> ResponseReturnValue:
     found = _found(request_id)
     if not reason:
         return _page(found, REASON_NEEDED, 422)
-    state = found.state if found.state in (REQUESTED, APPROVED) else REQUESTED
+    # An approved one may be written at this moment; with a problem it was tried, and is not written.
+    state = APPROVED if found.state == APPROVED and found.problem else REQUESTED
     parts().requests.move(actor(), request_id, (state, _seen()), REJECTED, reason)
     return redirect(f"/requests/{request_id}", 303)
 
