@@ -59,7 +59,7 @@ def compose(
     key = Path(options.admin_key).read_bytes() if options.admin_key else b""
     brokers = BrokerQueries(view, key, options.engine)
     origins = Origins(options.public_url, options.listen.host)
-    return make_parts(clock, database, Configuration(store, view, clock), brokers, origins)
+    return make_parts(clock, database, Configuration(store, view, clock, options.config), brokers, origins)
 
 
 def run(options: argparse.Namespace) -> None:

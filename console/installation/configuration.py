@@ -22,8 +22,13 @@ class Shown(NamedTuple):
 
 
 class Configuration:
-    def __init__(self, store: ConfigStore, view: ConfigView, clock: Clock) -> None:
-        self.store, self.view, self._clock = store, view, clock
+    """
+    Args:
+        url: of the store; empty: the coordination of replicas beside it is not looked at.
+    """
+
+    def __init__(self, store: ConfigStore, view: ConfigView, clock: Clock, url: str = "") -> None:
+        self.store, self.view, self._clock, self.url = store, view, clock, url
         self.names = NameIndex(view)
 
     def admin(self, who: str) -> Administrator:

@@ -34,6 +34,8 @@ def test_queues_messages_lag_and_brokers_of_all_groups_are_shown(browser, pensto
     page.goto("/map")
     expect(page.locator(".broker")).to_have_count(4)
     assert sorted(page.locator(".broker .state").all_inner_texts()) == ["follows", "follows", "leads", "leads"]
+    expect(page.get_by_role("row", name="group-1").first).to_contain_text("master")
+    expect(page.get_by_text("Controller:")).to_be_visible()
     penstock.kill("engine-r2")
     page.goto("/map")
     expect(page.locator(".broker")).to_have_count(4)
