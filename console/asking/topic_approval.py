@@ -20,7 +20,8 @@ from console.database.topic_requests import APPLIED, APPROVED, REQUESTED, TopicR
 from console.errors import RequestConflict
 
 log = logging.getLogger("penstock.console")
-KEEPER = Actor("console", "")
+KEEPER, POLICY = Actor("(console)", ""), Actor("(policy)", "")
+"""Authors that are no person; no account can have such a name."""
 RESUMED_MAX = 100
 
 

@@ -117,7 +117,9 @@ def test_within_the_policy_a_request_is_applied_at_once_and_beyond_it_the_reason
     fields = {name: str(value) for name, value in OPEN_POLICY.to_value().items()} | {"is_on": "on"}
     assert operator.post("/policy", version="0", **fields).status_code == 303
     assert operator.post("/policy", version="0", **fields).status_code == 409, "the second tab"
-    assert console.parts.requests.get(owner.ask()).state == APPLIED
+    at_once = owner.ask()
+    assert console.parts.requests.get(at_once).state == APPLIED
+    assert "(policy) approved" in text_of(owner.get(f"/requests/{at_once}"))
     beyond = {**WISH, "name": "logs", "peak_messages": "5000", "retention_hours": "1000"}
     preview = text_of(owner.post("/requests/check", **{**beyond, "team": str(console.team_id)}))
     assert "An operator decides" in preview and "5,000 messages/s at the peak: the policy allows 1,000." in preview
