@@ -13,7 +13,17 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = ("docs", "clients", "bench")
-TOURS = ("common", "engine", "producer_proxy", "consumer_proxy", "controller", "kafka_bridge", "migration", "console", "tests")
+TOURS = (
+    "common",
+    "engine",
+    "producer_proxy",
+    "consumer_proxy",
+    "controller",
+    "kafka_bridge",
+    "migration",
+    "console",
+    "tests",
+)
 """Packages, whose README.md lists their files; links are checked, widths are not: most of a tour is a table."""
 COLUMNS_MAX = 120
 GENERATED = "This page is generated"
