@@ -9,6 +9,7 @@ from common.contract import Message, encode_struct
 from common.kafka.base import ReaderOptions
 from common.kafka.copy_mark import COPY_HEADER, CopyMark, content_hash
 from common.kafka.records import Partition, Records
+from common.kafka.repair_mark import REPAIR_NAME, parse_repair_mark
 from engine.client import copied
 from engine.client.admin import AdminClient
 from engine.link.append import FSYNC, encode_append
@@ -19,7 +20,7 @@ from engine.link.operations import APPEND, TOPIC
 from engine.link.record import encode_record
 from engine.link.topic import encode_topics
 from kafka_bridge.copy_in.native import PackTarget, pack
-from kafka_bridge.mapping import record_of
+from kafka_bridge.mapping import fields_of, record_of
 from kafka_bridge.source_identity import source_of
 from migration.errors import PlanRefused
 from migration.group_positions import GroupPositions
@@ -242,6 +243,20 @@ def test_a_message_that_was_copied_back_and_is_gone_in_the_engine_is_repaired_as
     assert kinds(found) == [(DiscrepancyKind.MISSING_IN_ENGINE, (2,), ())]
     assert both.repair(found)[:2] == (1, 0)
     assert both.compare().differing == 0
+    record, _ = both.reads.stored(QUEUE, 2)
+    mark = parse_repair_mark(fields_of(record.message)[1][REPAIR_NAME.encode()])
+    assert (mark.is_own, mark.offset) == (True, 900)
+
+
+def test_a_record_that_kafkas_retention_deletes_while_it_is_compared_is_not_missing(both):
+    both.add(5)
+    both.copy()
+    run = both.cluster.partitions[both.name][QUEUE]
+    run[1] = run[1]._replace(headers=[("penstock-id", b"new")])
+    found = both.compare()
+    assert len(found.findings) == 2
+    both.cluster.starts[Partition(both.name, QUEUE)] = 2
+    assert both.reads.confirmed(found.findings) == []
 
 
 def test_an_altered_message_is_written_again_by_an_operators_word_alone(both):
@@ -268,6 +283,18 @@ def test_positions_are_translated_over_holes_and_own_messages(both):
     both.copy_back(4, b"one", 60_000)
     both.copy_back(5, b"two", 60_000)
     assert [both.positions(at, is_cut=True).engine for at in (4, 6, 7, 8)] == [2, 4, 5, 6]
+
+
+def test_positions_are_found_under_each_number_of_their_source(both):
+    both.add(6)
+    both.copy(5)
+    state = copied.accept(both.link, both.name, QUEUE, both.source, start=6, replaces=both.number, reason="a test")
+    both.number, both.next = state.number, state.next
+    both.add(3, 6)
+    both.copy()
+    assert [both.positions(at).engine for at in (4, 6, 7)] == [4, 5, 6]
+    with pytest.raises(PlanRefused, match="is not in the engine"):
+        both.positions(5)
 
 
 def test_a_position_is_refused_where_something_would_be_skipped(both):

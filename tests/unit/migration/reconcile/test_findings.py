@@ -90,6 +90,7 @@ def test_an_altered_message_that_was_written_again_is_no_divergence():
     assert kinds([(1, 1, 0)], [other, repaired]) == [DiscrepancyKind.SUPERSEDED]
     assert kinds([other, repaired], [(1, 1, 0)]) == [DiscrepancyKind.SUPERSEDED]
     assert kinds([(1, 1, 0)], [other, (1, 3, 9 | REPAIRED)]) == [DiscrepancyKind.ALTERED]
+    assert kinds([(1, 1, 0)], [other, (1, 1, 9)]) == [DiscrepancyKind.ALTERED], "nobody has repaired it"
 
 
 def window(*values):
