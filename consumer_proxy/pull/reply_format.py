@@ -16,7 +16,8 @@ REASON_BYTES_MAX = 1024
 DELIVERY_OVERHEAD_MAX = 188
 """Maximum size of a Delivery without the stored record, with the longest id and a receipt.
 
-A request's two fields need no more: its token makes the record longer by more than they take.
+A request's two fields need no more: its token makes the record longer by more than they take. During a dual read a
+Delivery has its source, too, so fewer may fit into a reply; what does not fit is given back.
 """
 
 ACK_RESULT_SIZE = 8

@@ -105,23 +105,23 @@ class Puller:
             contract.Consumer, *home.penstock.consumer, proto_factory=TCyBinaryProtocolFactory(),
             trans_factory=TCyFramedTransportFactory(), timeout=60_000,
         )  # fmt: skip
-        self._application, self._group, self._acks = home.application, group, []
+        self._application, self._group, self.acks = home.application, group, []
 
     def pull(self, *topics, wait_ms=500, max_messages=500):
         """One pull; its deliveries are acknowledged by the next one."""
         request = contract.PullRequest(
             credential=Credential(*mint(*self._application, SystemClock().now_ms())), group=self._group,
-            topics=list(topics), max_messages=max_messages, wait_ms=wait_ms, acks=self._acks,
+            topics=list(topics), max_messages=max_messages, wait_ms=wait_ms, acks=self.acks,
         )  # fmt: skip
         answer = self._client.pull(request)
         assert answer.code == 0, answer.error
         assert {each.code for each in answer.ack_results} <= {0}
-        self._acks = [contract.Ack(receipt=each.receipt) for each in answer.deliveries]
+        self.acks = [contract.Ack(receipt=each.receipt) for each in answer.deliveries]
         return answer.deliveries
 
     def verdict(self, verdict, delay_ms=None) -> None:
         """Give what the last pull got this verdict in place of DONE."""
-        self._acks = [contract.Ack(receipt=each.receipt, verdict=verdict, delay_ms=delay_ms) for each in self._acks]
+        self.acks = [contract.Ack(receipt=each.receipt, verdict=verdict, delay_ms=delay_ms) for each in self.acks]
 
     def take(self, topic, wanted):
         """Deliveries, until there are `wanted`, and what comes within one more pull."""

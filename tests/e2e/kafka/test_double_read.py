@@ -7,14 +7,17 @@ import itertools
 import json
 import threading
 from collections import Counter
+from contextlib import closing
 
 import pytest
 
-from common.contract import Code, Message
+from common.config import open_store
+from common.contract import Code, Message, Verdict
 from common.kafka.base import ProducerOptions
 from common.kafka.drivers import open_driver
 from common.kafka.records import OutgoingRecords
 from common.keyhash import queue_of
+from common.shared_reads import hidden_topic
 from kafka_bridge.shared_read.read_ahead import FETCH_RECORDS_MAX
 from tests.e2e.kafka.home import PARTITIONS, Home, Puller
 from tests.waiting import until
@@ -134,13 +137,79 @@ def migrate(home, *arguments):
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    made = Home(tmp_path_factory.mktemp("double"), "auto", [TOPIC]).start()
+    made = Home(tmp_path_factory.mktemp("double"), "auto", [TOPIC, "work"]).start()
     made.penstock.run("group", "create", GROUP, "--order", "key")
     file = made.penstock.data / "plan.yaml"
     file.write_text(PLAN)
     migrate(made, "plan", str(file), "--accept", "lone-replica")
     yield made
     made.close()
+
+
+def test_filters_verdicts_and_dead_letters_are_those_of_the_group_on_both_sides(home):
+    run = home.penstock.run
+    run("topic", "create", "work")
+    run("group", "create", "careful", "--topic-filter", "work", "wanted", "--start", "latest")
+    entry = {"group": "careful", "topic": "work", "cluster": "main", "queues": PARTITIONS, "made_ms": 1}
+    with closing(open_store((home.penstock.data / "config").as_uri())) as store:
+        version = store.put("shared_read", hidden_topic("careful", "work"), entry, 0)
+        with closing(home.sender()) as sender, closing(Puller(home, "careful")) as puller:
+            until(lambda: puller.pull("work", wait_ms=100) == [] and scope_is_known(home), "the dual read", WAIT_S)
+            produce_tagged(home, "work", (b"from Kafka", b"wanted"), (b"no", b"other"), (b"no", None))
+            sender.send(
+                Message(topic="work", body=b"sent", tag="wanted"), Message(topic="work", body=b"no", tag="other")
+            )
+            found = {each.message.body: each for each in take(puller, "work", 2)}
+            assert {body: (each.source, each.attempt) for body, each in found.items()} == {
+                b"from Kafka": ("kafka:main", 1), b"sent": ("engine", 1)
+            }  # fmt: skip
+            puller.verdict(Verdict.RETRY, delay_ms=1)
+            again = take(puller, "work", 2)
+            assert {(each.message.body, each.source, each.attempt) for each in again} == {
+                (b"from Kafka", "kafka:main", 2), (b"sent", "engine", 2)
+            }  # fmt: skip
+            puller.verdict(Verdict.REJECT)
+            dead = {each.message.body: each for each in take(puller, "_dlq.careful", 2)}
+            origins = {body: each.message.properties["dead_letter_topic"] for body, each in dead.items()}
+            assert origins == {b"from Kafka": hidden_topic("careful", "work"), b"sent": "work"}
+            assert {each.source for each in dead.values()} == {None}
+            puller.pull("_dlq.careful", wait_ms=0)
+        store.delete("shared_read", hidden_topic("careful", "work"), version)
+
+
+def scope_is_known(home):
+    """Whether the bridge has its partitions: from then on the group's position is at their ends."""
+    with closing(open_driver().admin(home.connection)) as admin:
+        return len(admin.group_offsets("careful")) == PARTITIONS
+
+
+def produce_tagged(home, topic, *rows):
+    """Values and tags by a plain producer of Kafka."""
+    producer = open_driver().producer(home.connection, ProducerOptions())
+    try:
+        producer.partitions(topic)
+        headers = [[("penstock-tag", tag)] if tag else [] for _, tag in rows]
+        count, codes = len(rows), []
+        columns = [topic] * count, [0] * count, [1] * count, [b"k"] * count, [value for value, _ in rows], headers
+        producer.produce(OutgoingRecords(*columns), lambda results: codes.extend(results.codes))
+        assert producer.flush(WAIT_S) and set(codes) == {Code.OK}
+    finally:
+        producer.close(5)
+
+
+def take(puller, topic, wanted):
+    """So many deliveries, which the next pull acknowledges."""
+    found, acks = [], []
+
+    def pull():
+        found.extend(puller.pull(topic, wait_ms=500))
+        acks.extend(puller.acks)
+        puller.acks = []
+        return len(found) >= wanted
+
+    until(pull, f"{wanted} of {topic}", WAIT_S)
+    puller.acks = acks
+    return found
 
 
 def test_a_group_moves_from_kafka_while_a_java_consumer_is_a_member_and_a_bridge_is_killed(home):
