@@ -72,6 +72,27 @@ def test_the_slowest_group_decides_and_one_that_never_pulled_is_behind_by_everyt
     assert engine.admin("groups")["groups"] == ["billing"], "asking makes no group"
 
 
+def test_the_backlog_of_a_group_is_told_per_queue_with_what_is_only_leased(engine):
+    def lags(topic, group):
+        asked = {"topics": [], "lags": {"topic": topic, "group": group}}
+        code, payload = engine.ask(layout.DEPTH, json.dumps(asked).encode())
+        assert code == 0, payload
+        return json.loads(payload)["lags"]
+
+    topic = engine.topic()
+    engine.store(topic, 6, queue=0)
+    engine.store(topic, 4, queue=1)
+    assert lags("nowhere", "billing") == []
+    assert [messages for messages, _ in lags("orders", "billing")][:2] == [6, 4]
+    acknowledge(engine, 10)
+    engine.store(topic, 2, queue=1)
+    _, held = engine.pull("billing", max_messages=10)
+    (first, second, *_) = lags("orders", "billing")
+    assert first == [0, 0] and second[0] == 2 and second[1] > 0
+    engine.pull("billing", max_messages=0, acks=[ack(piece) for piece in held])
+    assert [messages for messages, _ in lags("orders", "billing")][:2] == [0, 0]
+
+
 def test_bytes_count_by_the_size_of_records(engine):
     engine.store(engine.topic(), 100)
     one = engine.pull("other", max_messages=1)[1][0]
@@ -132,7 +153,8 @@ def test_a_verdict_is_found_anew_when_it_is_old_or_the_bounds_are_others(engine,
     [
         b"", b"[]", b'{"topics": [{}]}', asked("a/b"), asked("orders", groups=[""]), asked("orders", groups="billing"),
         asked("orders", groups=["g"] * 17), asked("orders", messages=-1), asked("orders", messages=True), asked("orders", age_ms=1.5),
-        asked(*["orders"] * 1001),
+        asked(*["orders"] * 1001), b'{"topics": [], "lags": []}', b'{"topics": [], "lags": {"topic": "orders"}}',
+        b'{"topics": [], "lags": {"topic": "a/b", "group": "g"}}', b'{"topics": [], "lags": {"topic": "a", "group": 1}}',
     ],
 )  # fmt: skip
 def test_a_question_that_makes_no_sense_is_invalid(engine, payload):
