@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.services import require
 
 CLIENTS = Path(__file__).resolve().parents[2] / "clients"
-LANGUAGES = ("python", "php", "go", "cpp")
+LANGUAGES = ("python", "php", "go", "cpp", "node")
 _GO_OUTSIDE_PATH = Path("/usr/local/go/bin")
 _BUILD_DEADLINE_S = 600
 
@@ -80,5 +80,10 @@ def _needs(language: str) -> list[tuple[object, str]]:
             (shutil.which("g++"), "a C++ compiler (Debian: g++)"),
             (Path("/usr/include/thrift").is_dir(), "Debian's libthrift-dev"),
             (Path("/usr/include/boost").is_dir(), "Debian's libboost-dev, which libthrift-dev's headers need"),
+        ],
+        "node": [
+            compiler,
+            (shutil.which("node"), "Node (Debian: nodejs)"),
+            (shutil.which("npm"), "npm (Debian: npm), which fetches Apache Thrift's library"),
         ],
     }[language]
