@@ -10,7 +10,7 @@ from penstock.up.errors import UpError
 from penstock.up.run import UpOptions, run_up
 
 LOOK_UPS = ("id,key", "id", "key", "none")
-LANGUAGES = ("auto", "php", "go", "cpp", "node", "python")
+LANGUAGES = ("auto", "php", "go", "cpp", "java", "node", "python")
 AUTO_FILE = ""
 
 

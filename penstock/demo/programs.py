@@ -13,12 +13,16 @@ from pathlib import Path
 from penstock.demo.errors import DemoError
 
 BUILD_S_MAX = 240
-PREFERENCE = {"producer": ("php", "cpp", "go", "node", "python"), "consumer": ("go", "php", "cpp", "node", "python")}
+PREFERENCE = {
+    "producer": ("php", "cpp", "go", "java", "node", "python"),
+    "consumer": ("go", "php", "cpp", "java", "node", "python"),
+}
 # Requirements per language: programs, and patterns that must each match a file.
 TOOLS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "php": (("make", "php", "thrift"), ("/usr/lib/php/*/TBinaryProtocol*.php",)),
     "go": (("make", "go", "thrift"), ("/usr/share/gocode/src/github.com/apache/thrift/lib/go/thrift",)),
     "cpp": (("make", "c++", "thrift"), ("/usr/include/thrift/Thrift.h", "/usr/include/boost/version.hpp")),
+    "java": (("make", "javac", "mvn", "thrift"), ()),
     "node": (("make", "node", "npm", "thrift"), ()),
     "python": ((), ()),
 }

@@ -28,7 +28,10 @@ def run_demo(data: Path, text: Path, producer: str, consumer: str, *options: str
     return subprocess.run([*line, *languages], capture_output=True, text=True, timeout=300)
 
 
-@pytest.mark.parametrize(("producer", "consumer"), [("python", "python"), ("php", "go"), ("cpp", "php"), ("go", "cpp")])
+PAIRS = [("python", "python"), ("php", "go"), ("cpp", "php"), ("go", "cpp"), ("java", "node")]
+
+
+@pytest.mark.parametrize(("producer", "consumer"), PAIRS)
 def test_every_line_arrives_once_in_order_and_unchanged(tmp_path, text, producer, consumer):
     for language in (producer, consumer):
         if lacking := missing(language):

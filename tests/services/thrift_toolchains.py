@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.services import require
 
 CLIENTS = Path(__file__).resolve().parents[2] / "clients"
-LANGUAGES = ("python", "php", "go", "cpp", "node")
+LANGUAGES = ("python", "php", "go", "cpp", "java", "node")
 _GO_OUTSIDE_PATH = Path("/usr/local/go/bin")
 _BUILD_DEADLINE_S = 600
 
@@ -80,6 +80,11 @@ def _needs(language: str) -> list[tuple[object, str]]:
             (shutil.which("g++"), "a C++ compiler (Debian: g++)"),
             (Path("/usr/include/thrift").is_dir(), "Debian's libthrift-dev"),
             (Path("/usr/include/boost").is_dir(), "Debian's libboost-dev, which libthrift-dev's headers need"),
+        ],
+        "java": [
+            compiler,
+            (shutil.which("javac"), "a JDK from 17 (Debian: default-jdk-headless)"),
+            (shutil.which("mvn"), "Maven (Debian: maven), which fetches Apache Thrift's library"),
         ],
         "node": [
             compiler,

@@ -11,7 +11,7 @@ from tests.services import require, thrift_toolchains
 
 STUBS = Path(__file__).parent / "stubs"
 DEADLINE_S = 60
-KINDS = ("python", "php with the extension", "php plain", "go", "cpp")
+KINDS = ("python", "php with the extension", "php plain", "go", "cpp", "java", "node")
 
 
 def command(kind: str) -> list[str]:
@@ -19,6 +19,8 @@ def command(kind: str) -> list[str]:
     thrift_toolchains.build(language)
     if kind == "python":
         return [sys.executable, str(STUBS / "stub.py")]
+    if kind == "node":
+        return ["node", str(STUBS / "stub.js")]
     if kind == "php plain":
         return ["php", str(STUBS / "stub.php")]
     if language == "php":
@@ -26,6 +28,10 @@ def command(kind: str) -> list[str]:
         require(extension, "php-thrift's extension thrift_protocol")
         return ["php", *extension, str(STUBS / "stub.php")]
     thrift_toolchains.make(language, directory=STUBS)
+    if kind == "java":
+        libraries = thrift_toolchains.CLIENTS / "java" / "build"
+        classes = f"{STUBS / 'build'}:{libraries / 'penstock-client.jar'}:{libraries / 'lib'}/*"
+        return ["java", "-XX:TieredStopAtLevel=1", "-cp", classes, "Stub"]
     return [str(STUBS / "build" / f"stub_{language}")]
 
 

@@ -11,7 +11,7 @@ from tests.e2e.clients.conftest import Run, Seen, assert_each_line_once_in_order
 from tests.services import thrift_toolchains
 
 KEYS = 7
-PAIRS = [("php", "go"), ("cpp", "php"), ("go", "cpp"), ("python", "python")]
+PAIRS = [("php", "go"), ("cpp", "php"), ("go", "cpp"), ("python", "python"), ("java", "node"), ("node", "java")]
 
 
 def arguments(access: Access, endpoints: str, topic: str) -> tuple[str, ...]:

@@ -41,13 +41,14 @@ def started(language: str, name: str, app: str, endpoints: str, *arguments: str)
     )
 
 
-def test_php_asks_and_go_replies_through_different_proxies(site):
-    replying = ("--group", "billing", "--reply-endpoints", at(site.answer), "--wait-ms", "5000")
-    thrift_toolchains.build("php")
-    replier = started("go", "reply", "worker", at(site.consumer), *replying)
+@pytest.mark.parametrize(("asking", "replying"), [("php", "go"), ("java", "node"), ("node", "java")])
+def test_a_request_and_its_reply_pass_through_different_proxies(site, asking, replying):
+    options = ("--group", "billing", "--reply-endpoints", at(site.answer), "--wait-ms", "5000")
+    thrift_toolchains.build(asking)
+    replier = started(replying, "reply", "worker", at(site.consumer), *options)
     try:
         asker = started(
-            "php", "request", "asker", at(site.ask), "--wait-ms", "10000", "six times seven", "and", "prüfen"
+            asking, "request", "asker", at(site.ask), "--wait-ms", "10000", "six times seven", "and", "prüfen"
         )
         out, errors = asker.communicate(timeout=60)
         assert (out.splitlines(), errors) == (["re: six times seven", "re: and", "re: prüfen"], "")
