@@ -1,5 +1,5 @@
 'use strict';
-/** The command line that all example programs share. The secret comes from the environment, where `ps` does not show it. */
+/** The command line that all example programs share. The secret comes from the environment, unseen by `ps`. */
 
 const { readFileSync } = require('node:fs');
 const { parseArgs } = require('node:util');
@@ -9,7 +9,9 @@ const COMMON = ['endpoints', 'app', 'key-id', 'topic'];
 /** `required` and `optional` are the program's own options; the positional arguments are in `rest`. */
 function given(required = [], optional = {}) {
   const text = { type: 'string' };
-  const own = Object.fromEntries([...COMMON, ...required, ...Object.keys(optional), 'tls-ca', 'deadline-ms'].map((name) => [name, text]));
+  const own = Object.fromEntries(
+    [...COMMON, ...required, ...Object.keys(optional), 'tls-ca', 'deadline-ms'].map((name) => [name, text]),
+  );
   let parsed;
   try {
     parsed = parseArgs({ options: { ...own, buffered: { type: 'boolean' } }, allowPositionals: true });

@@ -23,7 +23,14 @@ run(async () => {
       const line = message.properties?.line ?? '';
       seen.add(line);
       consumer.done(delivery);
-      return [line, message.key ?? '', queue, offset, attempt, createHash('sha256').update(message.body).digest('hex')].join('\t');
+      return [
+        line,
+        message.key ?? '',
+        queue,
+        offset,
+        attempt,
+        createHash('sha256').update(message.body).digest('hex'),
+      ].join('\t');
     });
     if (lines.length) process.stdout.write(`${lines.join('\n')}\n`);
   }

@@ -28,7 +28,9 @@ class Report {
     const ordered = Float64Array.from(this.callsMs.length ? this.callsMs : [0]).sort();
     const at = (share) => Number(ordered[Math.floor(ordered.length * share)].toFixed(3));
     const seconds = Number(((this.printedMs - this.startedMs) / 1000).toFixed(3));
-    process.stdout.write(`${JSON.stringify({ sent: this.sent, retried, seconds, p50_ms: at(0.5), p99_ms: at(0.99) })}\n`);
+    process.stdout.write(
+      `${JSON.stringify({ sent: this.sent, retried, seconds, p50_ms: at(0.5), p99_ms: at(0.99) })}\n`,
+    );
   }
 }
 

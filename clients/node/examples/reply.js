@@ -8,7 +8,7 @@ run(async () => {
   const values = given(['group', 'reply-endpoints'], { 'wait-ms': '1000' });
   const consumer = new Consumer(...who(values), values.group, [values.topic], options(values));
   const producer = new Producer(values['reply-endpoints'], ...who(values).slice(1), options(values));
-  for (let pulled; (pulled = await consumer.pull({ waitMs: values['wait-ms'] })).length; ) {
+  for (let pulled; (pulled = await consumer.pull({ waitMs: values['wait-ms'] })).length;) {
     for (const delivery of pulled) {
       if (delivery.replyToken) {
         try {

@@ -16,12 +16,16 @@ run(async () => {
   const more = { outageMsMax: values['outage-ms'], invisibleMs: values['lease-ms'] };
   const consumer = new Consumer(...who(values), values.group, values.topic.split(','), options(values, more));
   let handled = 0;
+  let running = 0;
+  let busiest = 0; // the most handlers at a time
   const handle = async ({ message, queue, offset, attempt }) => {
+    busiest = Math.max(busiest, ++running);
     await sleep(values['handle-ms']);
+    running -= 1;
     process.stdout.write(`${message.topic}\t${queue}\t${offset}\t${attempt}\n`);
     handled += 1;
   };
   await consumer.run(handle, { signal: stopSignal(), workers: values.workers });
   await consumer.close();
-  process.stdout.write(`${JSON.stringify({ handled, refused: consumer.acksRefused })}\n`);
+  process.stdout.write(`${JSON.stringify({ handled, refused: consumer.acksRefused, busiest })}\n`);
 });

@@ -19,7 +19,13 @@ class Consumer {
     this._pool = new Pool(parseEndpoints(endpoints), service, this._options);
     this._mint = new CredentialMint(app, keyId, secret, this._options.credentialMs);
     if (!group) throw new TypeError('group: missing');
-    Object.assign(this, { _group: group, _topics: topics ?? null, _acks: [], _ackedAt: 0, _pulling: Promise.resolve() });
+    Object.assign(this, {
+      _group: group,
+      _topics: topics ?? null,
+      _acks: [],
+      _ackedAt: 0,
+      _pulling: Promise.resolve(),
+    });
     this.acksRefused = 0;
     this.unservedTopics = new Map();
   }
@@ -85,7 +91,7 @@ class Consumer {
     let error = new PullError(Code.UNAVAILABLE, 'no proxy could be reached before the deadline');
     let dueAt = 0;
     let stay = null;
-    for (let failures = 0; ; ) {
+    for (let failures = 0; ;) {
       const now = performance.now();
       const start = Math.max(now, dueAt, this._pool.usableAt());
       if (start >= deadline) throw error;

@@ -23,7 +23,8 @@ class HeldLeases {
 
   /** The number of messages to ask for: what the free workers handle in a third of a lease, by the time so far. */
   wanted(most) {
-    const each = this._handlingMs === null ? 1 : Math.max(1, Math.floor(this.leaseMs / 3 / Math.max(this._handlingMs, 1e-3)));
+    const each =
+      this._handlingMs === null ? 1 : Math.max(1, Math.floor(this.leaseMs / 3 / Math.max(this._handlingMs, 1e-3)));
     return Math.max(1, Math.min(most, each * (this._workers - this.busy.size)));
   }
 
@@ -64,7 +65,10 @@ class HeldLeases {
 
   /** Let go of all that no handler has seen. */
   release() {
-    return this.waiting.splice(0).filter((each) => !each.isLost).map((each) => each.delivery);
+    return this.waiting
+      .splice(0)
+      .filter((each) => !each.isLost)
+      .map((each) => each.delivery);
   }
 
   _older(leftMs, now) {

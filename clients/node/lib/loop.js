@@ -43,7 +43,7 @@ class RunLoop {
 
   /** Start handlers for what waits, as far as workers are free. */
   _start() {
-    for (let held; !this._signal?.aborted && (held = this._held.begin(performance.now())); ) {
+    for (let held; !this._signal?.aborted && (held = this._held.begin(performance.now()));) {
       const running = this._work(held).finally(() => this._running.delete(running));
       this._running.add(running);
     }
@@ -54,7 +54,8 @@ class RunLoop {
     let verdict, reason;
     try {
       verdict = (await this._handle(held.delivery)) ?? Verdict.DONE;
-      if (!VERDICTS.has(verdict)) throw new TypeError(`the handler returned ${verdict}: use DONE, RETRY, REJECT or nothing`);
+      if (!VERDICTS.has(verdict))
+        throw new TypeError(`the handler returned ${verdict}: use DONE, RETRY, REJECT or nothing`);
     } catch (error) {
       verdict = Verdict.RETRY;
       reason = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
@@ -72,7 +73,8 @@ class RunLoop {
     try {
       const response = await this._consumer._pull({ maxMessages, waitMs, held: this._held, signal: this._signal });
       if (response === null) return;
-      if (this._failures) this._options.tell(`pulling again after ${Math.round((performance.now() - this._servedAt) / 1000)} s`);
+      if (this._failures)
+        this._options.tell(`pulling again after ${Math.round((performance.now() - this._servedAt) / 1000)} s`);
       Object.assign(this, { _failures: 0, _servedAt: performance.now() });
       const leaseMs = this._options.invisibleMs || response.invisible_ms || LEASE_UNKNOWN_MS;
       this._held.pulled(response.deliveries.map(deliveryOf), leaseMs, performance.now());

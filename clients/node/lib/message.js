@@ -9,11 +9,13 @@ const TIMES = ['deliverAtMs', 'delayMs'];
 /** Throws a TypeError that names the field and the rule; the limits of sizes and names are the proxy's to check. */
 function checkMessage(message) {
   for (const name of TEXTS) {
-    if (message[name] != null && typeof message[name] !== 'string') throw new TypeError(`message ${name}: use a string`);
+    if (message[name] != null && typeof message[name] !== 'string')
+      throw new TypeError(`message ${name}: use a string`);
   }
   if (!message.topic) throw new TypeError('message topic: missing');
   for (const name of TIMES) {
-    if (message[name] != null && !Number.isSafeInteger(message[name])) throw new TypeError(`message ${name}: use a whole number`);
+    if (message[name] != null && !Number.isSafeInteger(message[name]))
+      throw new TypeError(`message ${name}: use a whole number`);
   }
   for (const name of ['body', 'replyTo']) {
     const bytes = message[name];
@@ -83,7 +85,7 @@ function numberOf(long) {
 function sizeOf(message) {
   const properties = Object.entries(message.properties ?? {});
   const texts = properties.reduce((sum, [name, value]) => sum + 8 + 4 * (name.length + value.length), 0);
-  const body = typeof message.body === 'string' ? 4 * message.body.length : message.body?.length ?? 0;
+  const body = typeof message.body === 'string' ? 4 * message.body.length : (message.body?.length ?? 0);
   return 200 + message.topic.length + body + 4 * (message.key?.length ?? 0) + texts;
 }
 

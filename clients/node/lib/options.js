@@ -28,10 +28,12 @@ const DEFAULTS = Object.freeze({
 function optionsOf(given = {}) {
   const open = new Set(['tls', 'invisibleMs']);
   for (const [name, value] of Object.entries(given)) {
-    if (!(name in DEFAULTS)) throw new TypeError(`option ${name}: unknown: use one of ${Object.keys(DEFAULTS).join(', ')}`);
+    if (!(name in DEFAULTS))
+      throw new TypeError(`option ${name}: unknown: use one of ${Object.keys(DEFAULTS).join(', ')}`);
     const kind = typeof DEFAULTS[name];
     const isBad = kind === 'number' ? !(value >= 0) : typeof value !== kind;
-    if (value !== undefined && !open.has(name) && isBad) throw new TypeError(`option ${name}: invalid: use a ${kind}, from 0`);
+    if (value !== undefined && !open.has(name) && isBad)
+      throw new TypeError(`option ${name}: invalid: use a ${kind}, from 0`);
   }
   const set = Object.entries(given).filter(([, value]) => value !== undefined);
   return Object.freeze({ ...DEFAULTS, ...Object.fromEntries(set) });
@@ -40,11 +42,13 @@ function optionsOf(given = {}) {
 /** `'a:1,b:2'` or `['a:1', '[::1]:2']` as `[{host, port}]`. */
 function parseEndpoints(endpoints) {
   const parts = typeof endpoints === 'string' ? endpoints.split(',') : [...endpoints];
-  const parsed = parts.filter((part) => part.trim()).map((part) => {
-    const [, host, port] = /^(.+):(\d{1,5})$/.exec(part.trim()) ?? [];
-    if (!host || Number(port) > 65_535) throw new TypeError(`endpoint "${part}": invalid: use HOST:PORT`);
-    return { host: host.replace(/^\[|\]$/g, ''), port: Number(port) };
-  });
+  const parsed = parts
+    .filter((part) => part.trim())
+    .map((part) => {
+      const [, host, port] = /^(.+):(\d{1,5})$/.exec(part.trim()) ?? [];
+      if (!host || Number(port) > 65_535) throw new TypeError(`endpoint "${part}": invalid: use HOST:PORT`);
+      return { host: host.replace(/^\[|\]$/g, ''), port: Number(port) };
+    });
   if (!parsed.length) throw new TypeError('no endpoints: give at least one HOST:PORT');
   return parsed;
 }

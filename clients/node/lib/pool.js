@@ -138,7 +138,9 @@ class Pool {
     this._turn += 1;
     const count = this._endpoints.length;
     const turned = this._endpoints.map((_, step) => this._endpoints[(this._turn + step) % count]);
-    return turned.reduce((best, each) => (Math.max(each.asideUntil, now) < Math.max(best.asideUntil, now) ? each : best));
+    return turned.reduce((best, each) =>
+      Math.max(each.asideUntil, now) < Math.max(best.asideUntil, now) ? each : best,
+    );
   }
 
   _idle(endpoint) {

@@ -49,7 +49,13 @@ class Entry {
 
   result() {
     const code = this.maybeStored && !this.settled ? Code.TIMEOUT : this.code;
-    const result = { code, ok: actionOf(code) === Action.DONE, id: this.message.id, error: this.error, attempts: this.attempts };
+    const result = {
+      code,
+      ok: actionOf(code) === Action.DONE,
+      id: this.message.id,
+      error: this.error,
+      attempts: this.attempts,
+    };
     if (this.settled) {
       const { id, queue, offset, reply } = this.answer;
       Object.assign(result, { id: id ?? result.id, queue: queue ?? undefined, offset: numberOf(offset) });
@@ -81,7 +87,12 @@ class Producer {
   }
 
   reply(delivery, body, properties) {
-    return this.send({ topic: delivery.message.topic, body, properties, replyTo: delivery.replyToken ?? Buffer.alloc(0) });
+    return this.send({
+      topic: delivery.message.topic,
+      body,
+      properties,
+      replyTo: delivery.replyToken ?? Buffer.alloc(0),
+    });
   }
 
   async sendAll(messages, how = {}) {
@@ -112,7 +123,10 @@ class Producer {
     let stay = null;
     while (open.length) {
       const now = performance.now();
-      const start = Math.max(this._pool.usableAt(), open.reduce((first, each) => Math.min(first, each.dueAt), Infinity));
+      const start = Math.max(
+        this._pool.usableAt(),
+        open.reduce((first, each) => Math.min(first, each.dueAt), Infinity),
+      );
       if (Math.max(start, now) >= deadline) break;
       if (start > now) {
         await sleep(start - now);
@@ -140,7 +154,8 @@ class Producer {
     let answer, endpoint;
     try {
       [answer, endpoint] = await this._pool.call('send', whole, timeoutMs, { size, hello, stay });
-      if (answer.results.length !== entries.length) throw new CallFailed('the answer has another number of results', true);
+      if (answer.results.length !== entries.length)
+        throw new CallFailed('the answer has another number of results', true);
     } catch (failure) {
       if (!(failure instanceof CallFailed)) throw failure;
       for (const each of entries) each.failed(failure, performance.now());

@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "clients" / "python
 from penstock_client import Message, Producer
 
 MESSAGES = 40
+WITH_WORKERS = ("java", "node")  # the clients whose loop has several handlers at a time
 
 
 @dataclass
@@ -84,9 +85,10 @@ def fake_workers(language: str, fake: FakePenstock, tmp_path: Path) -> Iterator[
     made.close()
 
 
-def send(access: Access, topic: str, count: int = MESSAGES) -> None:
+def send(access: Access, topic: str, count: int = MESSAGES, key: str | None = None) -> None:
+    messages = (Message(topic=topic, body=b"x", key=key) for _ in range(count))
     with Producer(access.producer, access.app, access.key_id, access.secret) as producer:
-        assert all(result.ok for result in producer.send_all(Message(topic=topic, body=b"x") for _ in range(count)))
+        assert all(result.ok for result in producer.send_all(messages))
 
 
 def stop_all(workers: Workers) -> None:
@@ -157,6 +159,21 @@ def test_a_stop_gives_back_what_no_handler_has_seen_without_an_attempt(access: A
     assert len(set(workers.handled())) == len(workers.handled()) == MESSAGES
     assert {line[3] for worker in workers.started for line in worker.lines} == {"1"}
     assert [worker.counts["refused"] for worker in workers.started] == [0, 0]
+
+
+@pytest.mark.parametrize("language", WITH_WORKERS, indirect=True)
+def test_several_workers_handle_at_a_time_and_keep_the_order_of_a_key(fake: FakePenstock, fake_workers: Workers):
+    fake.store.lease_ms = 1_000  # shorter than a handler takes, so that each lease is extended beside pulls
+    send(of_fake(fake), "t", 12)
+    send(of_fake(fake), "keyed", 4, key="k")
+    many = fake_workers.start("t", "--handle-ms", 1_200, "--workers", 4)
+    ordered = fake_workers.start("keyed", "--handle-ms", 200, "--workers", 4)
+    until(lambda: len(fake_workers.handled()) >= 16, "all messages handled", 30)
+    stop_all(fake_workers)
+    assert len(set(fake_workers.handled())) == len(fake_workers.handled()) == len(fake.store.done) == 16
+    assert (many.counts["busiest"], many.counts["refused"]) == (4, 0)
+    assert (ordered.counts["busiest"], ordered.counts["refused"]) == (1, 0)
+    assert [line[2] for line in ordered.lines] == ["0", "1", "2", "3"]
 
 
 def test_an_outage_longer_than_the_deadline_does_not_end_the_loop(fake: FakePenstock, fake_workers: Workers):

@@ -20,7 +20,10 @@ const [transport, producerAt, consumerAt, app, keyId, topic, group] = process.ar
 function connect(service, at) {
   const [host, port] = at.split(':');
   const layer = transport === 'framed' ? thrift.TFramedTransport : thrift.TBufferedTransport;
-  const connection = thrift.createConnection(host, Number(port), { transport: layer, protocol: thrift.TBinaryProtocol });
+  const connection = thrift.createConnection(host, Number(port), {
+    transport: layer,
+    protocol: thrift.TBinaryProtocol,
+  });
   connection.on('error', (error) => {
     throw error;
   });
@@ -34,14 +37,22 @@ async function main() {
   const credential = new Credential({ app, key_id: keyId, issued_at_ms: nowMs, signature });
 
   const [sending, sender] = connect(require(`${HOME}/gen/Producer`), producerAt);
-  const messages = BODIES.map((body, number) => new Message({ topic, key: 'k', body, properties: { number: `${number}` } }));
+  const messages = BODIES.map(
+    (body, number) => new Message({ topic, key: 'k', body, properties: { number: `${number}` } }),
+  );
   messages[2].id = `${topic}-third`;
   const { results } = await sender.send(new SendRequest({ credential, messages }));
-  assert.deepEqual(results.map((each) => each.code), [0, 0, 0]);
+  assert.deepEqual(
+    results.map((each) => each.code),
+    [0, 0, 0],
+  );
   assert.equal(new Set(results.map((each) => each.id)).size, 3);
   assert.equal(results[2].id, messages[2].id);
   assert.equal(new Set(results.map((each) => each.queue)).size, 1);
-  assert.deepEqual(results.map((each) => Number(each.offset)), [0, 1, 2]);
+  assert.deepEqual(
+    results.map((each) => Number(each.offset)),
+    [0, 1, 2],
+  );
 
   const [receiving, receiver] = connect(require(`${HOME}/gen/Consumer`), consumerAt);
   const who = { credential, group, topics: [topic] };

@@ -15,7 +15,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 
-/** The command line that all programs share. The secret comes from the environment, where {@code ps} does not show it. */
+/** The command line that all programs share. The secret comes from the environment, where no process list shows it. */
 final class Arguments {
   static final PrintStream OUT =
       new PrintStream(new FileOutputStream(FileDescriptor.out), false, StandardCharsets.UTF_8);

@@ -6,7 +6,7 @@ import java.util.Arrays;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 
-/** Runs one of the programs: {@code Main send --endpoints … BODY…}. Exit code 1 after an error, 2 for bad arguments. */
+/** Runs a program: {@code Main send --endpoints … BODY…}. Exit code 1 after an error, 2 for bad arguments. */
 public final class Main {
   /** A program; its return is the exit code. */
   interface Program {

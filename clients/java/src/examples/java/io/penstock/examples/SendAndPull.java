@@ -19,7 +19,8 @@ final class SendAndPull {
     Arguments given = new Arguments(line, "key");
     try (PenstockProducer producer = given.producer("endpoints")) {
       for (String body : given.rest) {
-        Message message = new Message(given.text("topic")).setBody(body.getBytes(UTF_8)).setKey(given.textOrNull("key"));
+        Message message = new Message(given.text("topic")).setBody(body.getBytes(UTF_8));
+        message.setKey(given.textOrNull("key"));
         SendOutcome stored = producer.send(message);
         Arguments.OUT.println(stored.id() + "\t" + stored.queue() + "\t" + stored.offset());
       }

@@ -17,12 +17,16 @@ final class Work {
     Arguments given = new Arguments(line, "group", "handle-ms", "lease-ms", "outage-ms", "workers");
     long handleMs = given.number("handle-ms", 0);
     AtomicInteger handled = new AtomicInteger();
+    AtomicInteger running = new AtomicInteger();
+    AtomicInteger busiest = new AtomicInteger(); // the most handlers at a time
     Duration outage = Duration.ofMillis(given.number("outage-ms", 600_000));
     PenstockConsumer consumer = given.consumer(given.options().outageMax(outage).tell(System.err::println));
     try (consumer) {
       Main.onSignal(consumer::stop);
       consumer.run(delivery -> {
+        busiest.accumulateAndGet(running.incrementAndGet(), Math::max);
         Thread.sleep(handleMs);
+        running.decrementAndGet();
         synchronized (Arguments.OUT) {
           Arguments.OUT.printf("%s\t%d\t%d\t%d%n", delivery.getMessage().getTopic(), delivery.getQueue(),
               delivery.getOffset(), delivery.getAttempt());
@@ -32,7 +36,8 @@ final class Work {
         return null;
       }, given.number("workers", 1), 32, Duration.ofSeconds(5));
     }
-    Arguments.OUT.printf("{\"handled\": %d, \"refused\": %d}%n", handled.get(), consumer.acksRefused());
+    Arguments.OUT.printf("{\"handled\": %d, \"refused\": %d, \"busiest\": %d}%n",
+        handled.get(), consumer.acksRefused(), busiest.get());
     return 0;
   }
 }

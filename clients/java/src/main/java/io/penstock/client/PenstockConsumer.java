@@ -20,8 +20,8 @@ import java.util.function.BooleanSupplier;
  * One member of a group. Any number of members share the group's messages, without assignment. Thread-safe; one pull at
  * a time.
  *
- * <p>Acknowledgements wait here and travel with the next pull; {@link #close} delivers the last ones. What is pulled and
- * not acknowledged is redelivered, with its attempt one higher, after its lease.
+ * <p>Acknowledgements wait here and travel with the next pull; {@link #close} delivers the last ones. What is pulled
+ * and not acknowledged is redelivered, with its attempt one higher, after its lease.
  */
 public final class PenstockConsumer implements AutoCloseable {
   private static final long ACK_BYTES = 120; // estimated size of one acknowledgement in a request
@@ -186,7 +186,7 @@ public final class PenstockConsumer implements AutoCloseable {
     }
   }
 
-  /** The response that was served; null when {@code stopped} said so before. Extends the leases of held, unless null. */
+  /** The response that was served; null when {@code stopped} said so before. Extends the leases of held if given. */
   PullResponse pull(int maxMessages, double waitMs, HeldLeases held, BooleanSupplier stopped) {
     pulling.lock();
     try {

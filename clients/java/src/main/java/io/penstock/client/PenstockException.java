@@ -1,6 +1,6 @@
 package io.penstock.client;
 
-/** A refusal, or an outcome that is not success: of {@code send} after all retries, or of {@code pull} and {@code run}. */
+/** A refusal, or an outcome that is not success, after all retries. */
 public class PenstockException extends RuntimeException {
   private final int code;
   private final String messageId;

@@ -19,8 +19,8 @@ import java.util.function.IntToDoubleFunction;
  * Sends through any of several producer proxies and retries what needs it, each message by its own result code.
  * Thread-safe; connects at the first call.
  *
- * <p>A message without an id gets one: 32 hex digits, set in the caller's object. Only with the same id is a retry after
- * a broken connection free of duplicates. An interrupt ends the retries as the deadline does, and stays set.
+ * <p>A message without an id gets one: 32 hex digits, set in the caller's object. Only with the same id is a retry
+ * after a broken connection free of duplicates. An interrupt ends the retries as the deadline does, and stays set.
  */
 public final class PenstockProducer implements AutoCloseable {
   private static final int CALL_MESSAGES_MAX = 1_000;

@@ -66,7 +66,7 @@ final class RunLoop {
     consumer.flush();
   }
 
-  /** Starts handlers for what waits, as far as workers are free; false when a handler has to end before the next pull. */
+  /** Starts handlers for what waits, as far as workers are free; false: a handler has to end before the next pull. */
   private boolean start(ExecutorService pool) {
     for (HeldLeases.Held next; !isStopped && (next = held.begin(PenstockOptions.nowMs())) != null; ) {
       HeldLeases.Held begun = next;
