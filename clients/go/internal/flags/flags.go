@@ -44,19 +44,20 @@ func (c *Common) Config() penstock.Config {
 	}
 	return penstock.Config{
 		Endpoints: penstock.ParseEndpoints(c.endpoints), App: c.app, KeyID: c.keyID, Secret: secret,
-		Buffered: c.buffered, TLS: c.tls(), Deadline: time.Duration(c.deadline) * time.Millisecond,
+		Buffered: c.buffered, TLS: TLS(c.tlsCA), Deadline: time.Duration(c.deadline) * time.Millisecond,
 	}
 }
 
-func (c *Common) tls() *tls.Config {
-	if c.tlsCA == "" {
+// TLS trusts the certificate authorities in a PEM file; nil for the empty name.
+func TLS(file string) *tls.Config {
+	if file == "" {
 		return nil
 	}
-	pem, err := os.ReadFile(c.tlsCA)
+	pem, err := os.ReadFile(file)
 	Check(err)
 	authorities := x509.NewCertPool()
 	if !authorities.AppendCertsFromPEM(pem) {
-		Fail(c.tlsCA + ": no certificate in it")
+		Fail(file + ": no certificate in it")
 	}
 	return &tls.Config{RootCAs: authorities}
 }

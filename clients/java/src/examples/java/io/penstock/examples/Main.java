@@ -20,7 +20,8 @@ public final class Main {
       "reply", Requests::reply,
       "work", Work::run,
       "demo_producer", DemoProducer::run,
-      "demo_consumer", DemoConsumer::run);
+      "demo_consumer", DemoConsumer::run,
+      "conformance", Conformance::run);
 
   private static final CountDownLatch ENDED = new CountDownLatch(1);
   private static volatile int status;
