@@ -9,11 +9,11 @@ from typing import Protocol
 
 from common.clock import Clock
 from common.config.errors import InvalidDefinition, VersionConflict
-from common.quoting import listed, quoted
+from common.quoting import quoted
 from migration.entries import PlanEntry, PlanStore
 from migration.errors import PlanRefused
 from migration.facts import Facts, Rules
-from migration.plan import BUILT_RECIPES, ORDERS
+from migration.plan import ORDERS
 from migration.recipes.course import UNFENCE
 from migration.states import Do, PlanState, Refuse, Wait, Write, begin, give_up
 from migration.sub_steps.registry import SUB_STEPS, decide
@@ -64,10 +64,6 @@ class CourseRun:
         begun = begin(state, command, self._world.facts(with_positions=False))
         if isinstance(begun, Refuse):
             raise PlanRefused(f"plan {quoted(state.plan)}: {begun.sentence}")
-        if command == "start" and self.entry.plan.recipe not in BUILT_RECIPES:
-            raise PlanRefused(
-                f"plan {quoted(state.plan)}: recipe {self.entry.plan.recipe} is not built yet: use {listed(sorted(BUILT_RECIPES))}"
-            )
         if begun != state:
             words = f", accepting {', '.join(sorted(self._accepted))}" if self._accepted else ""
             self._write(begun, f"{command} begun{words}")

@@ -30,7 +30,9 @@ class Driver:
     def pull(self, asked: dict[str, Any]) -> dict[str, Any]:
         self.pulled = self.consumer.pull(asked["max"], wait_ms=asked["wait_ms"])
         deliveries = [(each.message, each.attempt) for each in self.pulled]
-        return {"deliveries": [{"body": m.body.decode(), "key": m.key, "attempt": attempt} for m, attempt in deliveries]}
+        return {
+            "deliveries": [{"body": m.body.decode(), "key": m.key, "attempt": attempt} for m, attempt in deliveries]
+        }
 
     def settle(self, asked: dict[str, Any]) -> dict[str, Any]:
         delivery = self.pulled[asked["index"]]

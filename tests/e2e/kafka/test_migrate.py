@@ -196,12 +196,6 @@ def test_a_plan_is_refused_with_all_faults_at_once_and_stored_when_there_are_non
     assert move.told("status")[0]["step"] == "planned"
 
 
-def test_a_recipe_that_is_not_built_is_parsed_and_refused_at_its_start(move):
-    text = PLAN.replace("shop", "twice").replace("mirror", "double_read").replace("[orders, pay]", "[spare]")
-    move.told("plan", move.plan_file(text, "twice.yaml"), "--accept", "lone-replica")
-    assert "recipe double_read is not built yet" in move.migrate("start", "twice", code=4)
-
-
 def test_start_creates_the_topics_and_the_copies_and_status_says_what_is_missing(move):
     assert move.told("start", "shop")["step"] == "copying"
     shown = move.told_topic("orders")

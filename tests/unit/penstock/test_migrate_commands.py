@@ -10,7 +10,7 @@ from common.config import open_store
 from common.contract import Code
 from migration.entries import PlanStore, remove_mark, set_mark
 from migration.facts import WaitingCopies
-from migration.plan import BUILT_RECIPES, parse_plan
+from migration.plan import DOUBLE_READ, RECIPES, parse_plan
 from migration.recipes.course import COMMANDS
 from migration.recipes.registry import courses_of
 from penstock.commands.migrate.status import divergence_rows
@@ -43,10 +43,11 @@ def test_an_unknown_cluster_and_an_unknown_plan_are_not_found(run, tmp_path):  #
         assert 'plan "shop": not found' in run("migrate", command, "shop", code=3).stderr
 
 
-@pytest.mark.parametrize("recipe", sorted(BUILT_RECIPES))
+@pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_dry_run_shows_each_sub_step_and_writes_nothing(run, stored, command, recipe):  # noqa: F811
-    stored.add(parse_plan(TEXT.replace("mirror", recipe), "plan"))
+    groups = "groups: [workers]\n" if recipe == DOUBLE_READ else ""
+    stored.add(parse_plan(TEXT.replace("mirror", recipe) + groups, "plan"))
     before = stored.read("shop")
     rows = json.loads(run("migrate", command, "shop", "--dry-run", "-o", "json").stdout)
     assert [each["sub_step"] for each in rows] == [*courses_of(recipe)[command].sub_steps]
