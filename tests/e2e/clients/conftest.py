@@ -12,6 +12,11 @@ from tests.services import thrift_toolchains
 from tests.services.fake_penstock import FakePenstock
 
 RUN_DEADLINE_S = 60
+# For tests that kill processes: they take long, so in `make test` the newer clients show outages on the fake alone.
+LANGUAGES_IN_KILLS = [
+    pytest.param(each, marks=pytest.mark.slow) if each in ("java", "node") else each
+    for each in thrift_toolchains.LANGUAGES
+]
 
 
 @pytest.fixture

@@ -30,8 +30,8 @@ def command(kind: str) -> list[str]:
     thrift_toolchains.make(language, directory=STUBS)
     if kind == "java":
         libraries = thrift_toolchains.CLIENTS / "java" / "build"
-        classes = f"{STUBS / 'build'}:{libraries / 'penstock-client.jar'}:{libraries / 'lib'}/*"
-        return ["java", "-XX:TieredStopAtLevel=1", "-cp", classes, "Stub"]
+        classes = f"{libraries / 'penstock-client.jar'}:{libraries / 'lib'}/*:{STUBS / 'build'}"
+        return ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classes, "Stub"]
     return [str(STUBS / "build" / f"stub_{language}")]
 
 

@@ -2,6 +2,7 @@ package io.penstock.examples;
 
 import io.penstock.client.PenstockException;
 import java.io.IOException;
+import java.nio.file.NoSuchFileException;
 import java.util.Arrays;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
@@ -58,6 +59,9 @@ public final class Main {
     } catch (IllegalArgumentException error) {
       System.err.println(error.getMessage());
       return 2;
+    } catch (NoSuchFileException error) {
+      System.err.println(error.getFile() + ": there is no such file");
+      return 1;
     } catch (PenstockException | IOException error) {
       System.err.println(error.getMessage());
       return 1;
