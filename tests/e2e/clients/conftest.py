@@ -12,8 +12,8 @@ from tests.services import thrift_toolchains
 from tests.services.fake_penstock import FakePenstock
 
 RUN_DEADLINE_S = 60
-# For tests that kill processes: they take long, so in `make test` the newer clients show outages on the fake alone.
-LANGUAGES_IN_KILLS = [
+# In `make test` the newer clients show the long cases, on a running Penstock, by their short forms on the fake alone.
+LANGUAGES_IN_LONG_TESTS = [
     pytest.param(each, marks=pytest.mark.slow) if each in ("java", "node") else each
     for each in thrift_toolchains.LANGUAGES
 ]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.clients.access import Access, of_fake, of_running
-from tests.e2e.clients.conftest import LANGUAGES_IN_KILLS
+from tests.e2e.clients.conftest import LANGUAGES_IN_LONG_TESTS
 from tests.services import thrift_toolchains
 from tests.services.fake_penstock import FakePenstock, FakeProxy, consumer_thrift
 from tests.waiting import until
@@ -99,6 +99,7 @@ def stop_all(workers: Workers) -> None:
         worker.wait()
 
 
+@pytest.mark.parametrize("language", LANGUAGES_IN_LONG_TESTS, indirect=True)
 def test_two_slow_consumers_handle_each_message_once(penstock_up, language: str, tmp_path: Path):
     access = of_running(penstock_up)
     workers = Workers(language, access, tmp_path)
@@ -115,7 +116,7 @@ def test_two_slow_consumers_handle_each_message_once(penstock_up, language: str,
     assert all(worker.lines and worker.counts["refused"] == 0 for worker in workers.started)
 
 
-@pytest.mark.parametrize("language", LANGUAGES_IN_KILLS, indirect=True)
+@pytest.mark.parametrize("language", LANGUAGES_IN_LONG_TESTS, indirect=True)
 def test_the_loop_outlives_kills_of_the_engine_and_of_its_proxy(penstock_up, language: str, tmp_path: Path):
     access = of_running(penstock_up)
     workers = Workers(language, access, tmp_path)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.clients.access import Access, of_running
-from tests.e2e.clients.conftest import LANGUAGES_IN_KILLS, Finished, Run, Seen, digests
+from tests.e2e.clients.conftest import LANGUAGES_IN_LONG_TESTS, Finished, Run, Seen, digests
 from tests.services import thrift_toolchains
 
 LINES = 20_000  # in calls of one message: some seconds, so that the kill comes in the middle
@@ -21,7 +21,7 @@ def common(access: Access, endpoints: str, topic: str) -> list[str]:
     return ["--endpoints", endpoints, "--app", access.app, "--key-id", access.key_id, "--topic", topic]
 
 
-@pytest.mark.parametrize("language", LANGUAGES_IN_KILLS, indirect=True)
+@pytest.mark.parametrize("language", LANGUAGES_IN_LONG_TESTS, indirect=True)
 def test_a_producer_outlives_its_proxy(penstock_up, running: Access, run: Run, language: str, tmp_path: Path):
     path = tmp_path / "lines"
     path.write_bytes(b"".join(b"line %d\n" % number for number in range(LINES)))
