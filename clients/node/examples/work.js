@@ -25,7 +25,7 @@ run(async () => {
     process.stdout.write(`${message.topic}\t${queue}\t${offset}\t${attempt}\n`);
     handled += 1;
   };
-  await consumer.run(handle, { signal: stopSignal(), workers: values.workers });
+  await consumer.run(handle, { signal: stopSignal(), waitMs: 1_000, workers: values.workers });
   await consumer.close();
   process.stdout.write(`${JSON.stringify({ handled, refused: consumer.acksRefused, busiest })}\n`);
 });

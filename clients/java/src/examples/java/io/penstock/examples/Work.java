@@ -34,7 +34,7 @@ final class Work {
         }
         handled.incrementAndGet();
         return null;
-      }, given.number("workers", 1), 32, Duration.ofSeconds(5));
+      }, given.number("workers", 1), 32, Duration.ofSeconds(1)); // a stop waits for the pull in progress
     }
     Arguments.OUT.printf("{\"handled\": %d, \"refused\": %d, \"busiest\": %d}%n",
         handled.get(), consumer.acksRefused(), busiest.get());
