@@ -1,5 +1,6 @@
 """The form of a request for a topic, checked as a whole, and the topic's settings that follow from it."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -67,7 +68,7 @@ class TopicWish:
             "durability": self.durability,
             "body_bytes_max": self.body_bytes_max,
             "retention_ms": self.retention_hours * _HOUR_MS,
-            "rate_messages": int(self.peak_messages * RATE_HEADROOM) + 1,
+            "rate_messages": max(1, math.ceil(self.peak_messages * RATE_HEADROOM)),
             "delay_ms_max": self.delay_hours * _HOUR_MS or DELAY_NONE_MS,  # 0 would mean: as long as it is kept
             "grade": self.grade,
             "buffer": self.buffer,

@@ -1,5 +1,6 @@
 """`penstock migrate verify`."""
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -90,9 +91,10 @@ def command(
                 say(f"ids are not compared for the recipe {entry.plan.recipe}")
                 show_one({"plan": plan, "digest": entry.plan.digest, "step": str(entry.state.step)}, output)
                 return
-            while True:
+            for number in itertools.count():
                 start_ms = None if everything else (from_ms or SystemClock().now_ms() - NEWEST_MS)
-                entry = _check(instance, admin, plans, entry, TimeSpan(start_ms, to_ms), repair, take or "", output)
+                span = TimeSpan(start_ms, to_ms)
+                entry = _check(instance, admin, plans, entry, span, repair, take or "", output, is_again=number > 0)
                 if not watch:
                     return
                 time.sleep(WATCH_S)
@@ -100,9 +102,13 @@ def command(
 
 def _check(
     instance: Instance, admin: Administrator, plans: PlanStore, entry: PlanEntry, span: TimeSpan, repair: bool,
-    take: str, output: str,
+    take: str, output: str, is_again: bool,
 ) -> PlanEntry:  # fmt: skip
-    """Compare, repair, compare again; keep the result and show it. Raises CommandError where something differs."""
+    """Compare, repair, compare again; keep the result and show it. Raises CommandError where something differs.
+
+    Args:
+        is_again: the last comparison of this command found nothing: the plan's history has a line already.
+    """
     written = Repaired(0, 0, [])
     with opened_check(instance, admin, entry) as (check, kafka):
         found = check.compare(span)
@@ -112,7 +118,8 @@ def _check(
             found = check.compare(span)
         check.keep(found, span)
     left = divergence(found)
-    entry = _noted(plans, entry, found, written, left)
+    if not (is_again and written == Repaired(0, 0, []) and not left):
+        entry = _noted(plans, entry, found, written, left)
     _show(entry, found, written, output)
     if left or written.refused:
         told = f": {written.refused[0]}" if written.refused else ""

@@ -21,7 +21,7 @@ def test_an_operator_approves_and_the_topic_exists_with_what_was_asked_for(conso
     assert "Waiting for an operator" in text_of(operator.get("/"))
     assert operator.post(f"/requests/{number}/approve", version="1", reason="Fits").status_code == 303
     topic, version = topics.show(console.parts.configuration.admin("test"), "orders")
-    assert (topic.queues, topic.durability, topic.retention_ms, topic.rate_messages) == (8, "fsync", 86_400_000, 7501)
+    assert (topic.queues, topic.durability, topic.retention_ms, topic.rate_messages) == (8, "fsync", 86_400_000, 7500)
     request = console.parts.requests.get(number)
     assert (request.state, request.topic_version, request.kind_version) == (APPLIED, version, 1)
     assert console.parts.requests.owner_of("orders")[1:] == ("shop", WISH["description"])
