@@ -10,7 +10,7 @@ SOURCES := $(shell find $(NATIVE) -name '*.p[yx][xdi]' -o -name '*.h')
 SOURCES += $(wildcard $(shell find $(NATIVE) -name '_*.pxd' | sed 's|/_\([^/]*\)\.pxd$$|/\1.py|'))
 ARGS ?=
 
-.PHONY: help run test lint native clients bench bench-alone bench-replicas peers peers-replicated lock wheel without-compiler fuzz sanitize simulate simulate-group mutants machines powercut flips partitions nemesis flow outage bufferfaults switchover reconcile clean
+.PHONY: help run test lint native clients bench bench-alone bench-replicas peers peers-replicated lock wheel without-compiler fuzz sanitize simulate simulate-group mutants machines powercut flips partitions nemesis flow outage bufferfaults switchover reconcile moves slow clean
 help:
 	@sed -n 's/^## //p' Makefile
 
@@ -107,6 +107,14 @@ bufferfaults: $(VENV)/.installed-dev
 ## make switchover        kill the master of a group with replicas, then switch it, so often each under load (KILLS=200; half an hour)
 switchover: $(VENV)/.installed-dev
 	PENSTOCK_SWITCHES=$(or $(KILLS),200) PENSTOCK_OUTAGE_S=60 $(BIN)/python -m pytest -s tests/fault/test_switch_over.py tests/fault/test_lost_coordination.py $(ARGS)
+
+## make moves             kill every process while topics move from Kafka, and stop Kafka under a dual write (KILLS=100 OUTAGES=50; an hour)
+moves: $(VENV)/.installed-dev
+	PENSTOCK_KILLS=$(or $(KILLS),100) PENSTOCK_OUTAGES=$(or $(OUTAGES),50) $(BIN)/python -m pytest -s tests/fault/kafka/test_kills.py tests/fault/kafka/test_outages.py $(ARGS)
+
+## make slow              run the slow tests of clients, console and limits (20 minutes)
+slow: $(VENV)/.installed-dev clients
+	$(BIN)/python -m pytest -m slow tests/e2e tests/unit $(ARGS)
 
 ## make nemesis           strike a running group with replicas with every kind of fault, under load; as root (MINUTES=30 REPLICAS=2 SEED=…)
 nemesis: $(VENV)/.installed-dev
