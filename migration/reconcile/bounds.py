@@ -3,6 +3,9 @@
 A record of Kafka below the position of its copy has to be in the engine, and a message of the engine's own below the
 position of the copy back has to be in Kafka. What comes later is not judged, so both sides may grow meanwhile. What
 retention has deleted on one side is left out on both.
+
+Of a topic that proxies write to both sides everything is judged. No offset of one side tells what the other has, so
+messages on their way, or at a bound of time, seem to be missing at first: see `BoundsFinder.widened`.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,6 +33,7 @@ class TopicBounds(NamedTuple):
         stored: the topic's name in the engine's log.
         scopes, kafka, engine: by queue.
         starts: first offsets of the engine's queues.
+        is_dual: proxies write the topic to both sides.
     """
 
     topic: CopiedTopic
@@ -38,6 +42,12 @@ class TopicBounds(NamedTuple):
     kafka: dict[int, ReadRange]
     engine: dict[int, ReadRange]
     starts: dict[int, int]
+    is_dual: bool = False
+
+
+DUAL_MARGIN_MS = 60_000
+"""Of a dual write, what is not so much younger than the oldest message of one side is not judged, where retention has
+deleted there: the two copies of a message have different times."""
 
 
 class BoundsFinder:
@@ -69,7 +79,7 @@ class BoundsFinder:
         if found is None:
             raise PlanRefused(f"kafka topic {topic.name}: it does not exist (any more)")
         places = self._engine.places(topic, rows)
-        bounds = TopicBounds(topic, stored, {}, {}, {}, {})
+        bounds = TopicBounds(topic, stored, {}, {}, {}, {}, bool(definition.secondary))
         for home in self._engine.homes(topic):
             reports = queue_reports(home.link, stored, home.queues)
             for queue in home.queues:
@@ -78,10 +88,22 @@ class BoundsFinder:
                 own_end = self._own_end(definition, partition, has_copy_back)
                 scope = QueueScope(found.id.bytes, queue, *places[partition], 0, rows[queue].next, 0, own_end)
                 one = _QueueBounds(home.link, stored, partition, rows[queue], reports[queue])
-                bounds.scopes[queue], bounds.kafka[queue], bounds.engine[queue] = self._queue(
-                    one, scope, definition.cut is not None
+                bounds.scopes[queue], bounds.kafka[queue], bounds.engine[queue] = (
+                    self._dual_queue(one, scope)
+                    if bounds.is_dual
+                    else self._queue(one, scope, definition.cut is not None)
                 )
         return bounds
+
+    def widened(self, bounds: TopicBounds, queue: int) -> TopicBounds:
+        """Bounds with all that both sides have of a queue now, to look for what seems to be missing."""
+        partition = Partition(bounds.topic.name, queue)
+        kafka = ReadRange(self._asked(partition, EARLIEST, 0), self._asked(partition, STABLE_END, 0))
+        home = next(each for each in self._engine.homes(bounds.topic) if queue in each.queues)
+        report = queue_reports(home.link, bounds.stored, [queue])[queue]
+        scope = bounds.scopes[queue]._replace(source_first=0, source_end=OFFSET_MAX, own_first=0, own_end=OFFSET_MAX)
+        engine = ReadRange(report.first, report.end)
+        return bounds._replace(scopes={queue: scope}, kafka={queue: kafka}, engine={queue: engine})
 
     def _own_end(self, definition: TopicDefinition, partition: Partition, has_copy_back: bool) -> int:
         """Up to where messages of the engine's own have to be in Kafka.
@@ -113,6 +135,30 @@ class BoundsFinder:
         engine_first = one.report.first if self._span.from_ms is None else one.first_of(scope)
         return scope, ReadRange(first, end), ReadRange(engine_first, one.report.end)
 
+    def _dual_queue(self, one: "_QueueBounds", scope: QueueScope) -> tuple[QueueScope, ReadRange, ReadRange]:
+        partition, since_ms = one.partition, self._span.from_ms
+        earliest, end = self._asked(partition, EARLIEST, 0), self._asked(partition, STABLE_END, 0)
+        if (kept_ms := self._kept_since(one, earliest, end)) is not None:
+            since_ms = max(since_ms or 0, kept_ms + DUAL_MARGIN_MS)
+        first = earliest if since_ms is None else max(earliest, self._asked(partition, since_ms, end))
+        own_first = one.report.first if since_ms is None else one.own_since(since_ms)[0]
+        scope = scope._replace(
+            source_first=one.source_first(first), source_end=end, own_first=own_first, own_end=one.report.end
+        )
+        if (to_ms := self._span.to_ms) is not None:
+            source_end = min(end, self._asked(partition, to_ms, end))
+            scope = scope._replace(source_end=source_end, own_end=min(scope.own_end, one.own_since(to_ms)[0]))
+        engine_first = one.report.first if since_ms is None else one.first_of(scope)
+        return scope, ReadRange(first, end), ReadRange(engine_first, one.report.end)
+
+    def _kept_since(self, one: "_QueueBounds", earliest: int, end: int) -> int | None:
+        """Time of the oldest message of the side that has deleted more; None: nothing was deleted."""
+        times = [stored_at(one.link, one.stored, one.partition.number, one.report.first) if one.report.first else None]
+        if earliest > 0:
+            with closing(self._open_reader()) as reader:
+                times.append(first_time(reader, one.partition, earliest, end))
+        return max((each for each in times if each is not None), default=None)
+
     def _asked(self, partition: Partition, at: int, otherwise: int) -> int:
         found = self._kafka.offsets([partition], at)[partition]
         return otherwise if found is None else found
@@ -124,7 +170,7 @@ class _QueueBounds:
     def __init__(
         self, link: EngineLink, stored: str, partition: Partition, state: SourceState, report: QueueReport
     ) -> None:
-        self._link, self._stored, self._state = link, stored, state
+        self.link, self.stored, self._state = link, stored, state
         self.partition, self.report = partition, report
 
     def source_first(self, kafka_first: int) -> int:
@@ -132,7 +178,7 @@ class _QueueBounds:
         source = self._first_source()
         first = max(source.start, kafka_first)
         if self.report.first > source.first:
-            found = source_offset_at(self._link, self._stored, self.partition.number, self.report.first)
+            found = source_offset_at(self.link, self.stored, self.partition.number, self.report.first)
             first = max(first, found.source_offset if found is not None else self._state.next)
         return first
 
@@ -148,11 +194,11 @@ class _QueueBounds:
     def own_since(self, time_ms: int) -> tuple[int, int | None]:
         """The offset of the first message stored since then or a little earlier, and when it was stored."""
         queue = self.partition.number
-        at = queue_reports(self._link, self._stored, [queue], at_time_ms=time_ms)[queue].next
-        return at, stored_at(self._link, self._stored, queue, at)
+        at = queue_reports(self.link, self.stored, [queue], at_time_ms=time_ms)[queue].next
+        return at, stored_at(self.link, self.stored, queue, at)
 
     def first_of(self, scope: QueueScope) -> int:
         """Where the first message of the scope is."""
-        found = engine_offset_of(self._link, self._stored, self.partition.number, scope.source_first)
+        found = engine_offset_of(self.link, self.stored, self.partition.number, scope.source_first)
         copied = found.offset if found is not None else self._state.end
         return max(self.report.first, min(copied, scope.own_first))

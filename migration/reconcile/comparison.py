@@ -79,16 +79,18 @@ class TopicComparison:
     Args:
         open_reader: opens a reader of committed records, for one pass.
         progress: called with a sentence every two seconds.
+        widened: asked for bounds with all of a queue, before an id counts as missing; None: the bounds are exact.
         folder: for temporary files; None: the system's.
     """
 
     def __init__(
         self, bounds: TopicBounds, engine: EnginePositions, open_reader: Callable[[], PartitionReader],
         progress: Callable[[str], object] = lambda sentence: None, folder: Path | None = None,
-        run_bytes: int = RUN_BYTES,
+        run_bytes: int = RUN_BYTES, widened: Callable[[TopicBounds, int], TopicBounds] | None = None,
     ) -> None:  # fmt: skip
         self._bounds, self._engine, self._open_reader = bounds, engine, open_reader
         self._progress, self._folder, self._run_bytes = progress, folder, run_bytes
+        self._widened = widened or (lambda bounds, queue: bounds)
         self._key: HashKey = (int.from_bytes(os.urandom(8)), int.from_bytes(os.urandom(8)))
         self._told_s = time.monotonic()
 
@@ -112,24 +114,23 @@ class TopicComparison:
         found: dict[int, Windows] = {queue: {} for queue in self._bounds.scopes}
         ranges = self._bounds.kafka if side == KAFKA else self._bounds.engine
         total, read = sum(max(0, each.end - each.first) for each in ranges.values()), 0
-        for queue, rows in self._rows(side, ranges):
+        for queue, rows in self._rows(side, ranges, self._bounds):
             fold(rows, found[queue])
             read += len(rows) // ROW_SIZE
             self._tell(f"{self._bounds.topic.name}: {_name(side)}: {read:,} messages of {total:,} offsets")
         return found
 
-    def _rows(self, side: int, ranges: Mapping[int, ReadRange]) -> Iterator[tuple[int, bytes]]:
-        return self._kafka_rows(ranges) if side == KAFKA else self._engine_rows(ranges)
+    def _rows(self, side: int, ranges: Mapping[int, ReadRange], bounds: TopicBounds) -> Iterator[tuple[int, bytes]]:
+        return self._kafka_rows(ranges, bounds) if side == KAFKA else self._engine_rows(ranges, bounds)
 
-    def _kafka_rows(self, ranges: Mapping[int, ReadRange]) -> Iterator[tuple[int, bytes]]:
-        topic, scopes = self._bounds.topic.name, self._bounds.scopes
+    def _kafka_rows(self, ranges: Mapping[int, ReadRange], bounds: TopicBounds) -> Iterator[tuple[int, bytes]]:
+        topic, scopes = bounds.topic.name, bounds.scopes
         with closing(self._open_reader()) as reader:
             for records in fetches(reader, {Partition(topic, queue): each for queue, each in ranges.items()}):
                 queue = records.partition.number
                 yield queue, rows_of_records(records, scopes[queue], self._key)
 
-    def _engine_rows(self, ranges: Mapping[int, ReadRange]) -> Iterator[tuple[int, bytes]]:
-        bounds = self._bounds
+    def _engine_rows(self, ranges: Mapping[int, ReadRange], bounds: TopicBounds) -> Iterator[tuple[int, bytes]]:
         for home in self._engine.homes(bounds.topic):
             own = {queue: ranges[queue] for queue in home.queues if queue in ranges}
             for piece in pieces(home.link, bounds.stored, own) if own else ():
@@ -147,7 +148,7 @@ class TopicComparison:
             for side in (KAFKA, ENGINE):
                 ranges = merged([_range(sides[side][each]) for each in minutes if each in sides[side]], GAP)
                 for each in ranges:
-                    for _, rows in self._rows(side, {queue: each}):
+                    for _, rows in self._rows(side, {queue: each}, self._bounds):
                         runs[side].add(chosen(rows, minutes))
                         self._tell(f"{self._bounds.topic.name} queue {queue}: {_name(side)}: {runs[side].rows:,} ids")
                 runs[side].finish()
@@ -160,9 +161,11 @@ class TopicComparison:
         The times of two copies of an id may differ, and then only the window of one of them may differ.
         """
         elsewhere: set[int] = set()
+        bounds = self._widened(self._bounds, queue) if found else self._bounds
         for kind, side in ((DiscrepancyKind.MISSING_IN_KAFKA, KAFKA), (DiscrepancyKind.MISSING_IN_ENGINE, ENGINE)):
             if missing := {each.id_hash for each in found if each.kind is kind}:
-                rows = b"".join(holding(rows, missing) for _, rows in self._rows(side, self._range(side, queue)))
+                searched = self._rows(side, _range_of(side, queue, bounds), bounds)
+                rows = b"".join(holding(rows, missing) for _, rows in searched)
                 elsewhere |= {shown for shown, *_ in ROW.iter_unpack(rows)}
         if not elsewhere:
             return found
@@ -170,13 +173,10 @@ class TopicComparison:
         with ExitStack() as stack:
             runs = (self._runs(stack), self._runs(stack))
             for side in (KAFKA, ENGINE):
-                for _, rows in self._rows(side, self._range(side, queue)):
+                for _, rows in self._rows(side, _range_of(side, queue, bounds), bounds):
                     runs[side].add(holding(rows, elsewhere))
                 runs[side].finish()
             return [*kept, *found_in(queue, runs, self._run_bytes // 4)]
-
-    def _range(self, side: int, queue: int) -> dict[int, ReadRange]:
-        return {queue: (self._bounds.kafka if side == KAFKA else self._bounds.engine)[queue]}
 
     def _runs(self, stack: ExitStack) -> RowRuns:
         return stack.enter_context(closing(RowRuns(self._folder, self._run_bytes // 4)))
@@ -207,6 +207,10 @@ def differing_minutes(kafka: Windows, engine: Windows) -> set[int]:
 
 def _sums(window: bytearray | None) -> tuple[int, ...]:
     return (0, 0, 0, 0) if window is None else WINDOW.unpack(window)[:4]
+
+
+def _range_of(side: int, queue: int, bounds: TopicBounds) -> dict[int, ReadRange]:
+    return {queue: (bounds.kafka if side == KAFKA else bounds.engine)[queue]}
 
 
 def _range(window: bytearray) -> ReadRange:

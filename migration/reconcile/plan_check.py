@@ -62,7 +62,8 @@ class PlanCheck:
         copy = self._admin.store.get(CopyOutDefinition.kind, name)
         has_copy_back = copy is not None and copy.value.get("plan") == self._plan.name
         bounds = finder.of(definition, has_copy_back)
-        compared = TopicComparison(bounds, self._engine, self._open_reader, self._progress).run()
+        widened = finder.widened if bounds.is_dual else None
+        compared = TopicComparison(bounds, self._engine, self._open_reader, self._progress, widened=widened).run()
         reads = FindingReads(bounds, self._kafka(), self._engine, self._open_reader)
         kept = reads.confirmed(compared.findings)
         for gone in compared.findings:

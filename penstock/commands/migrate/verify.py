@@ -16,7 +16,8 @@ from engine.client.admin import AdminError
 from engine.link.errors import LinkError
 from migration.describe import rows
 from migration.entries import PlanEntry, PlanStore
-from migration.plan import MIRROR
+from migration.journals import journal_facts
+from migration.plan import DOUBLE_READ, DOUBLE_WRITE
 from migration.positions import EnginePositions
 from migration.reconcile.plan_check import CheckedTopic, PlanCheck, divergence, finding_rows, topic_row
 from migration.reconcile.repair import Repaired
@@ -73,7 +74,7 @@ def command(
     nothing differs, a plan that was copying is verified. It may be repeated, also after the cut. Undo: abort.
 
     The recipe double_write fences the topics once, for about a second, and has the proxies write to both sides from there
-    on; it ends when no repair journal holds a message of the topics. Ids are compared for the recipe mirror only.
+    on; it ends when no repair journal holds a message of the topics.
     """
     if everything and from_ms is not None:
         raise click.UsageError("--all and --from: use one of them")
@@ -87,10 +88,12 @@ def command(
         with plans.at_work(plan) as entry:
             if entry.state.step in (PlanStep.COPYING, PlanStep.VERIFIED) or entry.state.step not in COMPARED_STEPS:
                 entry = course_of(instance, admin, plans, entry, "verify", accepted)
-            if entry.plan.recipe != MIRROR:
-                say(f"ids are not compared for the recipe {entry.plan.recipe}")
+            if entry.plan.recipe == DOUBLE_READ:
+                say("nothing is compared: each message is on one side only")
                 show_one({"plan": plan, "digest": entry.plan.digest, "step": str(entry.state.step)}, output)
                 return
+            if repair:
+                _check_journals(admin, entry)
             for number in itertools.count():
                 start_ms = None if everything else (from_ms or SystemClock().now_ms() - NEWEST_MS)
                 span = TimeSpan(start_ms, to_ms)
@@ -98,6 +101,15 @@ def command(
                 if not watch:
                     return
                 time.sleep(WATCH_S)
+
+
+def _check_journals(admin: Administrator, entry: PlanEntry) -> None:
+    """Raise CommandError while proxies have messages to repair: what is missing would be written twice."""
+    if entry.plan.recipe == DOUBLE_WRITE:
+        waiting = journal_facts(admin.store, entry.plan.topic_names, admin.store.version()).waiting
+        if messages := sum(each.messages for each in waiting):
+            told = f"{messages:,} messages wait in repair journals, whose proxies write them"
+            raise CommandError(f"plan {entry.plan.name}: {told}: repair when they are empty", 4)
 
 
 def _check(

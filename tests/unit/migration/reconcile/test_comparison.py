@@ -1,9 +1,11 @@
 """Comparisons over a Kafka in memory and a real engine: which messages are judged, and what a repair writes."""
 
 import uuid
+from dataclasses import replace
 
 import pytest
 
+from common.clock import SystemClock
 from common.config.definitions import CutRecord, TopicDefinition
 from common.contract import Message, encode_struct
 from common.kafka.base import ReaderOptions
@@ -99,6 +101,15 @@ class BothSides:
             batch = encode_batch(self.topic_id, QUEUE, [record])
             assert self.link.call(APPEND, encode_append(FSYNC, batch))[0] == OK
 
+    def write(self, *bodies):
+        """Messages as proxies write them to Kafka."""
+        for body in bodies:
+            key, value, headers = record_of(
+                encode_struct(Message(topic=self.name, id=body.decode(), key="k", body=body)), None
+            )
+            record = StoredKafkaRecord(key, value, headers, SystemClock().now_ms())
+            self.cluster.partitions[self.name][QUEUE].append(record)
+
     def copy_back(self, offset, body, time_ms):
         """One own message of the engine as the copy back writes it."""
         key, value, headers = record_of(
@@ -115,7 +126,8 @@ class BothSides:
     def compare(self, span=WHOLE, *, is_soaking=False):
         finder = BoundsFinder(self.admin, self.engine, self.open_reader, self.back, span)
         self.bounds = finder.of(self.definition, has_copy_back=is_soaking)
-        found = TopicComparison(self.bounds, self.engine, self.open_reader).run()
+        widened = finder.widened if self.bounds.is_dual else None
+        found = TopicComparison(self.bounds, self.engine, self.open_reader, widened=widened).run()
         self.reads = FindingReads(self.bounds, self.admin, self.engine, self.open_reader)
         found.findings = self.reads.confirmed(found.findings)
         return found
@@ -317,3 +329,55 @@ def test_a_position_in_front_of_a_record_that_is_missing_in_the_engine_is_refuse
     with pytest.raises(PlanRefused, match="a record between the group's position and this one is not in the engine"):
         both.positions(3)
     assert both.positions(2).engine == 2
+
+
+@pytest.fixture
+def dual(both):
+    """A topic of which three records were copied, and then proxies began to write to both sides."""
+    both.add(3)
+    both.copy()
+    cut = CutRecord("shop", 1, 1, "main", str(both.topic.id), (3,), (3,))
+    both.definition = replace(both.definition, secondary="engine", cut=cut)
+    return both
+
+
+def test_messages_that_proxies_wrote_to_both_sides_are_found_by_their_ids_in_any_order(dual):
+    dual.write(b"a", b"b", b"c")
+    dual.send(b"c", b"a", b"b")
+    found = dual.compare()
+    assert (found.kafka, found.engine, found.findings) == (6, 6, [])
+
+
+def test_what_one_side_of_a_dual_write_lacks_is_told_and_repaired(dual):
+    dual.write(b"a", b"only-kafka")
+    dual.send(b"a", b"only-engine")
+    found = dual.compare()
+    assert {(each.kind, each.id) for each in found.findings} == {
+        (DiscrepancyKind.MISSING_IN_ENGINE, "only-kafka"),
+        (DiscrepancyKind.MISSING_IN_KAFKA, "only-engine"),
+    }
+    assert dual.repair(found)[:2] == (1, 1)
+    assert dual.compare().findings == []
+
+
+def test_messages_on_their_way_while_both_sides_are_read_are_not_missing(dual, monkeypatch):
+    dual.write(b"a")
+    dual.send(b"a")
+    widened = BoundsFinder.widened
+
+    def late(finder, bounds, queue):
+        dual.send(b"kafka-first")
+        dual.write(b"engine-first")
+        return widened(finder, bounds, queue)
+
+    dual.write(b"kafka-first")
+    dual.send(b"engine-first")
+    monkeypatch.setattr(BoundsFinder, "widened", late)
+    assert dual.compare().findings == []
+
+
+def test_what_retention_deleted_on_one_side_of_a_dual_write_is_not_judged(dual):
+    dual.send(b"old", b"new")
+    dual.write(b"old", b"new")
+    dual.cluster.starts[Partition(dual.name, QUEUE)] = 4
+    assert dual.compare().findings == []
