@@ -1,5 +1,6 @@
 """Results of produced records, gathered from callbacks per record into one call per batch: the base of both producers."""
 
+import logging
 import threading
 import time
 from abc import abstractmethod
@@ -13,6 +14,7 @@ from common.kafka.errors import KafkaFault
 from common.kafka.partition_counts import PartitionCounts
 from common.kafka.records import NO_OFFSET, OutgoingRecords, ProduceResults, refused
 
+log = logging.getLogger("penstock.kafka")
 _OK = int(Code.OK)
 
 
@@ -115,8 +117,12 @@ class GatheringProducer(KafkaProducer):
             return
 
         def finish(results: ProduceResults) -> None:
-            on_results(results)
-            self._outstanding.remove(size)
+            try:
+                on_results(results)
+            except Exception:  # in a callback of the library, which would not know what to do with it
+                log.exception("kafka=%s: internal error while results were told", self._cluster)
+            finally:
+                self._outstanding.remove(size)
 
         self._send(records, PendingBatch(count, finish))
 

@@ -1,6 +1,7 @@
 """Producer over librdkafka. A thread of ours serves the delivery reports: one callback per record."""
 
 import contextlib
+import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,7 @@ from common.kafka.librdkafka.options import common_options, opened
 from common.kafka.pending import GatheringProducer, PendingBatch
 from common.kafka.records import OutgoingRecords, Partition
 
+log = logging.getLogger("penstock.kafka")
 METADATA_WAIT_S = 5.0
 MESSAGE_BYTES_MAX = 100 << 20
 """Above what any topic allows, so that the broker decides about sizes."""
@@ -52,11 +54,19 @@ class LibrdkafkaProducer(GatheringProducer):
 
     @contextlib.contextmanager
     def _noting_fatal_errors(self) -> Iterator[None]:
-        """poll() and flush() raise what is fatal. Delivery reports still come, so their thread must go on."""
+        """poll() and flush() raise what is fatal. Delivery reports still come, so their thread must go on.
+
+        Anything else that they raise may have taken the place of a delivery report: 2.16.1 raised a SystemError while
+        brokers were killed. So it ends the producer, too, in its owner's good time.
+        """
         try:
             yield
         except KafkaException as fault:
             self._last.fatal = self._last.fatal or described(fault.args[0])
+            self._ending.wait(FATAL_PAUSE_S)
+        except Exception as fault:
+            log.exception("kafka=%s: the library failed: the producer is replaced", self._cluster)
+            self._last.fatal = self._last.fatal or f"the library failed: {fault}"
             self._ending.wait(FATAL_PAUSE_S)
 
     def _ask(self, topic: str) -> int:

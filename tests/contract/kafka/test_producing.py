@@ -1,6 +1,7 @@
 """Both drivers' producers against a real broker: what arrives, and which result each record gets."""
 
 import importlib.util
+import threading
 import time
 
 import pytest
@@ -11,6 +12,7 @@ from common.kafka.records import NO_OFFSET, NO_TIMESTAMP, OutgoingRecords, Parti
 from common.keyhash import queue_of
 from tests.contract.kafka.exchange import NOW, Sent, outgoing, records_of
 from tests.services import require
+from tests.waiting import until
 
 OK, INVALID, TOO_LARGE = int(Code.OK), int(Code.INVALID), int(Code.TOO_LARGE)
 OVERLOADED, UNAVAILABLE = int(Code.OVERLOADED), int(Code.UNAVAILABLE)
@@ -112,6 +114,40 @@ def test_a_refused_record_does_no_harm_to_what_is_sent_later_or_at_the_same_time
         assert beside.results().all_stored
     assert [len(row[3]) for row in exchange.read(small, 2)] == [10, 20]
     assert producer.fatal_fault == ""
+
+
+def test_an_error_of_whoever_gets_the_results_does_no_harm_to_what_is_sent_later(exchange, new_topic):
+    topic, producer = new_topic(), exchange.producer()
+    told = threading.Event()
+
+    def fail(results):
+        told.set()
+        raise ValueError("an error of the producer's owner")
+
+    producer.produce(outgoing(topic, (0, NOW, b"k", b"1")), fail)
+    assert told.wait(30)
+    assert exchange.send(topic, (0, NOW, b"k", b"2"), producer=producer).all_stored
+    assert producer.fatal_fault == "" and producer.flush(5)
+
+
+def test_a_failure_of_the_library_itself_ends_the_producer_and_is_told(exchange, new_topic):
+    if exchange.driver.name == "kafka-python":
+        pytest.skip("kafka-python has no thread of ours that serves it")
+    topic, producer = new_topic(), exchange.producer()
+    library = producer._client
+
+    class Failing:
+        def __getattr__(self, name):
+            return getattr(library, name)
+
+        def poll(self, timeout_s):
+            producer._client = library
+            raise SystemError("an exception that is none")
+
+    producer._client = Failing()
+    until(lambda: producer.fatal_fault, "the fault", 10.0)
+    assert "the library failed: an exception that is none" in producer.fatal_fault
+    assert exchange.send(topic, (0, NOW, b"k", b"v"), producer=producer).all_stored, "its thread goes on"
 
 
 def test_the_neighbours_of_an_invalid_record_are_not_stored_and_can_be_sent_again(exchange, new_topic):
