@@ -32,9 +32,9 @@ from tests.waiting import until
 CONSUMERS = int(os.environ.get("PENSTOCK_FLOW_CONSUMERS", "100"))
 SECONDS = float(os.environ.get("PENSTOCK_FLOW_SECONDS", "8"))
 MEMORY_MIB_MAX = 500
-SMALL_S_MAX = 0.1
 SLOW, IDLE, STRANGERS = 200, 1_000, 50
 IS_LONG = SECONDS >= 60
+SMALL_S_MAX = 0.1 if IS_LONG else 0.5  # pulls of the check share their machine with other tests
 RATE = 5_000 if IS_LONG else 1_000
 P99_FLOOR_S = 0.02 if IS_LONG else 0.2  # on a shared machine the difference below it is the machine's
 GROWN_MIB_MAX = 100

@@ -1,5 +1,6 @@
 """Administration over librdkafka."""
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
@@ -34,11 +35,11 @@ from common.kafka.base import (
 )
 from common.kafka.connection import KafkaConnection
 from common.kafka.errors import KafkaFault, KafkaRefusal
-from common.kafka.librdkafka.faults import fault_of, translated
+from common.kafka.librdkafka.faults import COORDINATOR_MOVES, fault_of, translated
 from common.kafka.librdkafka.options import common_options, opened
 from common.kafka.records import Partition
 
-REQUEST_TIMEOUT_S = 30.0
+REQUEST_TIMEOUT_S, COORDINATOR_PAUSE_S = 30.0, 0.1
 
 
 class LibrdkafkaAdmin(ClusterAdmin):
@@ -131,7 +132,7 @@ class LibrdkafkaAdmin(ClusterAdmin):
             asked = [TopicPartition(name, number) for name, topic in topics.items() for number in topic.partitions]
             consumer = Consumer({**common_options(self._connection), "group.id": group})
             try:
-                found = consumer.committed(asked, REQUEST_TIMEOUT_S) if asked else []
+                found = _committed(consumer, asked) if asked else []
             finally:
                 consumer.close()
         for each in found:
@@ -152,6 +153,18 @@ class LibrdkafkaAdmin(ClusterAdmin):
     def close(self) -> None:
         """The client ends with its last reference."""
         del self._client
+
+
+def _committed(consumer: Consumer, asked: list[TopicPartition]) -> list[TopicPartition]:
+    """The group's offsets. The library asks the coordinator once: one that moves, or has just started, is asked again."""
+    ends = time.monotonic() + REQUEST_TIMEOUT_S
+    while True:
+        try:
+            return list(consumer.committed(asked, REQUEST_TIMEOUT_S))
+        except KafkaException as fault:
+            if fault.args[0].code() not in COORDINATOR_MOVES or time.monotonic() > ends:
+                raise
+            time.sleep(COORDINATOR_PAUSE_S)
 
 
 def _spec(at: int) -> OffsetSpec:

@@ -60,7 +60,7 @@ def command(instance: Instance, plan: str, folder: Path, seconds: int, output: s
 
 
 def _samples(deployment: Deployment, seconds: int) -> list[Sample]:
-    """One sample per second, and one at the beginning."""
+    """One sample per second, and one at the beginning; two at least, however long a sample takes."""
     if not seconds:
         return []
     began_s, found = time.monotonic(), []
@@ -68,6 +68,6 @@ def _samples(deployment: Deployment, seconds: int) -> list[Sample]:
     while True:
         found.append(sample_of(deployment.facts(with_positions=True), time.monotonic() - began_s))
         left = seconds - (time.monotonic() - began_s)
-        if left <= 0:
+        if left <= 0 and len(found) > 1:
             return found
-        time.sleep(min(SAMPLE_S, left))
+        time.sleep(max(0.0, min(SAMPLE_S, left)))
