@@ -5,12 +5,11 @@ after that, would take the new home for the side that has the message.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
-
-import gevent
+from typing import Protocol
 
 from common.config.definitions import TopicDefinition
 from common.config.store import COPIED, JOURNAL, SENT, ConfigVersion
+from producer_proxy.targets.settling import Settling
 
 LOOK_S = 0.05
 
@@ -38,9 +37,9 @@ class CopiedReport:
         version: Callable[[], int], report: Callable[[], object],
     ) -> None:  # fmt: skip
         self._journaling, self._sent, self._topic = journaling, sent, topic
-        self._version, self._report = version, report
+        self._version = version
         self._copied = self._wanted = 0
-        self._looking: Any = None
+        self._settling = Settling(LOOK_S, self._settle, report)
 
     def numbers(self) -> ConfigVersion:
         """For the process's report."""
@@ -49,15 +48,11 @@ class CopiedReport:
     def follow(self) -> None:
         """Take note of a change of the configuration; after SentReport has."""
         self._wanted = self._version()
-        if not self._settle() and self._looking is None:
-            self._looking = gevent.get_hub().loop.timer(LOOK_S, LOOK_S)
-            self._looking.start(self._look)
+        self._settling.begin()
 
     def close(self) -> None:
         """Look no more."""
-        if self._looking is not None:
-            self._looking.stop()
-            self._looking = None
+        self._settling.close()
 
     def _settle(self) -> bool:
         if self._sent()[SENT] < self._wanted or any(map(self._is_fenced, self._journaling.held())):
@@ -68,8 +63,3 @@ class CopiedReport:
     def _is_fenced(self, name: str) -> bool:
         definition = self._topic(name)
         return definition is not None and definition.fence is not None
-
-    def _look(self) -> None:
-        if self._settle():
-            self.close()
-            gevent.spawn(self._report)

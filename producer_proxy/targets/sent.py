@@ -6,11 +6,10 @@ outcome is known, or their link breaks. Delayed messages are not counted: they a
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, runtime_checkable
-
-import gevent
+from typing import Protocol, runtime_checkable
 
 from common.config.store import SENT
+from producer_proxy.targets.settling import Settling
 
 LOOK_S = 0.01
 
@@ -40,10 +39,10 @@ class SentReport:
         self, targets: Callable[[], Iterable[MarkingTarget]], version: Callable[[], int],
         report: Callable[[], object],
     ) -> None:  # fmt: skip
-        self._targets, self._version, self._report = targets, version, report
+        self._targets, self._version = targets, version
         self._sent = 0
         self._waiting: tuple[int, list[tuple[MarkingTarget, float]]] | None = None
-        self._looking: Any = None
+        self._settling = Settling(LOOK_S, self._settle, report)
 
     def numbers(self) -> dict[str, int]:
         """For the process's report."""
@@ -53,15 +52,11 @@ class SentReport:
         """Take note of a change of the configuration, before it is reported as applied."""
         marks = [(each, each.sent_mark()) for each in self._targets()]
         self._waiting = (self._version(), marks)
-        if not self._settle() and self._looking is None:
-            self._looking = gevent.get_hub().loop.timer(LOOK_S, LOOK_S)
-            self._looking.start(self._look)
+        self._settling.begin()
 
     def close(self) -> None:
         """Look no more."""
-        if self._looking is not None:
-            self._looking.stop()
-            self._looking = None
+        self._settling.close()
 
     def _settle(self) -> bool:
         """Whether nothing of before the last change is open; then the report may say so."""
@@ -72,8 +67,3 @@ class SentReport:
             return False
         self._sent, self._waiting = version, None
         return True
-
-    def _look(self) -> None:
-        if self._settle():
-            self.close()
-            gevent.spawn(self._report)
