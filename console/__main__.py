@@ -105,7 +105,7 @@ def resume(parts: ConsoleParts) -> None:
 
 
 def print_link(options: argparse.Namespace) -> None:
-    """Print a one-time link for whoever can read the database."""
+    """Print a one-time link: whoever may run this can read the database anyway."""
     database = open_database(options)
     url = options.public_url.rstrip("/") or f"http://{options.listen}"
     clock = SystemClock()

@@ -91,7 +91,7 @@ def check_request() -> ResponseReturnValue | None:
         raise NotFound()
     needed = least_role(request.endpoint)
     if needed is None:
-        log.error("endpoint=%s: it has no role in access.py and answers nobody", request.endpoint)
+        log.error("endpoint=%s: it has no role in access.py: refused", request.endpoint)
         raise NotFound()
     if request.endpoint != "static":
         g.session = parts().sessions.find(request.cookies.get(cookie_name(), ""))

@@ -1,4 +1,4 @@
-"""Sessions of signed-in accounts. The database has only the hash of a token, so a copy of it signs nobody in."""
+"""Sessions of signed-in accounts. The database has only the hash of a token, so a copy of the database cannot be used to sign in."""
 
 import hashlib
 import secrets

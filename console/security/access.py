@@ -1,4 +1,4 @@
-"""The least role of each endpoint. An endpoint that is not in the table answers nobody."""
+"""The least role of each endpoint. An endpoint that is not in the table is refused."""
 
 from collections.abc import Mapping
 
