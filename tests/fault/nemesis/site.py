@@ -100,7 +100,8 @@ class Site:
 
     @property
     def roles(self) -> Roles:
-        record = self.group.record
+        """Who is what now. Waits for a slave in the set: on a machine short of CPU one may leave it between two faults."""
+        record = self.until_record(lambda record: len(record.in_sync) > 1, "a slave in the in-sync set")
         slaves = sorted(record.in_sync.keys() - {record.master})
         return Roles(record.master, self.chance.choice(slaves), CONTROLLERS, ZOO, self.hosts)
 
