@@ -7,6 +7,8 @@ import signal
 import gevent
 from gevent.event import Event
 
+from common.ops.service_manager import notify
+
 log = logging.getLogger(__name__)
 
 
@@ -29,6 +31,7 @@ class StopSignal:
             log.warning("signal=%s: received again, exiting at once", signal.Signals(number).name)
             os._exit(1)
         self.name = signal.Signals(number).name
+        notify("STOPPING=1")
         self.asked.set()
 
     def wait(self, timeout_s: float | None = None) -> str:

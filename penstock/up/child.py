@@ -68,6 +68,8 @@ class Child:
             stdout=output,
             stderr=output,
             pass_fds=inherited,
+            # The service manager waits for all processes, of which the supervisor tells it.
+            env={name: value for name, value in os.environ.items() if name != "NOTIFY_SOCKET"},
             # Ctrl-C at the terminal reaches only the supervisor, which stops its children in order.
             start_new_session=True,
             preexec_fn=lambda: die_with(parent),

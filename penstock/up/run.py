@@ -10,6 +10,7 @@ from pathlib import Path
 
 from common.config import open_store
 from common.config.errors import StoreUnavailable
+from common.ops.service_manager import notify
 from common.secret_file import ensure_key
 from penstock.up import broker_groups, files, ports
 from penstock.up.banner import banner, serving_again
@@ -117,6 +118,7 @@ def announcer(plan: UpPlan, began: float) -> Callable[[list[Child]], None]:
         seconds = time.monotonic() - began
         console = next((child.facts for child in children if child.name == CONSOLE), {})
         address = console.get("sign_in_link") or console.get("url", "")
+        notify("READY=1")
         say(serving_again(children) if announced else banner(files.describe(plan, children), seconds, address))
         announced.append(True)
 

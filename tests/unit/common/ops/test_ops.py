@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from common.ops import CountsCollector, TopLabels, announce_ready, start_ops
 from common.ops.log import PLACE_LINES_MAX, PLACES_MAX, JsonFormatter, PlaceLimit, TextFormatter
+from common.ops.service_manager import notify
 from tests.waiting import until
 
 
@@ -225,3 +227,26 @@ def test_a_callback_of_the_loop_can_log_while_a_thread_of_the_system_does():
     done = subprocess.run([sys.executable, "-c", LOGS_BESIDE_A_THREAD], capture_output=True, text=True, timeout=30)
     lines = [line.partition(" ")[2] for line in done.stderr.splitlines()]
     assert lines == ["INFO engine: by the thread", "INFO engine: by the loop"]
+
+
+@pytest.fixture(params=["file", "abstract"])
+def manager(request, tmp_path, monkeypatch):
+    """The socket of a service manager, and its address as systemd writes it."""
+    name = str(tmp_path / "notify") if request.param == "file" else f"@penstock-test-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as received:
+        received.bind(name.replace("@", "\0") if request.param == "abstract" else name)
+        received.settimeout(5)
+        monkeypatch.setenv("NOTIFY_SOCKET", name)
+        yield received
+
+
+def test_a_process_that_serves_tells_the_service_manager(manager):
+    announce_ready(None, {"port": 9700})
+    assert manager.recv(100) == b"READY=1"
+
+
+@pytest.mark.parametrize("path", ["/nowhere/notify", "relative", "/" + 200 * "x", "@"])
+def test_a_service_manager_that_is_away_is_logged_and_hinders_nothing(path, monkeypatch, caplog):
+    monkeypatch.setenv("NOTIFY_SOCKET", path)
+    notify("READY=1")
+    assert f"notify_socket={path}: the service manager was not told READY=1" in caplog.text
