@@ -16,7 +16,7 @@ from pathlib import Path
 from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
 
-PACKAGES = ("common", "engine", "kafka_bridge", "migration", "producer_proxy", "consumer_proxy", "bench")
+PACKAGES = ("common", "engine", "kafka_bridge", "migration", "producer_proxy", "consumer_proxy", "pipeline", "bench")
 MAPPED = ("penstock_thrift", "penstock_client", "penstock_client_examples")
 ROOT = Path(__file__).parent
 
@@ -96,4 +96,9 @@ def packages() -> list[str]:
     return [*find_packages(str(ROOT), include=wanted), *MAPPED]
 
 
-setup(packages=packages(), ext_modules=extensions(), cmdclass={"build_ext": VisibleBuild})
+setup(
+    packages=packages(),
+    py_modules=["pyspark_penstock"],
+    ext_modules=extensions(),
+    cmdclass={"build_ext": VisibleBuild},
+)

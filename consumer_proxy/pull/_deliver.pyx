@@ -12,7 +12,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from consumer_proxy.pull._reply_fields cimport REPLY_FIELDS_SIZE, ReplyKey, find_source, put_reply_fields
-from consumer_proxy.pull._skip cimport be32, le16, le32, le64, put_be32, put_be64, skip_value
+from common.wire._skip cimport be32, le16, le32, le64, put_be32, put_be64, skip_value
 
 from engine.link.constants cimport (
     ASSIGNED_ID_SIZE, PIECE_SIZE, RECEIPT_SIZE, RECORD_HAS_ID, RECORD_HAS_SOURCE_OFFSET,

@@ -10,7 +10,7 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy
 
 from common.wire._walk cimport Ack, PullCall, Span, walk_pull
-from consumer_proxy.pull._skip cimport le16, le32
+from common.wire._skip cimport le16, le32
 from engine.link.constants cimport (
     ACK_COUNT_AT, ACK_DELAY_AT, ACK_REASON_SIZE_AT, ACK_SIZE, ACK_VERDICT_AT, CODE_INVALID, CODE_STALE_RECEIPT,
     RECEIPT_SIZE, TOKEN_SIZE, TOKEN_VERSION, VERDICT_DONE, VERDICT_EXTEND, VERDICT_RELEASE,

@@ -5,7 +5,7 @@ from libc.stdint cimport uint32_t
 from libc.string cimport memcpy
 
 from common._blake2b cimport penstock_blake2b, penstock_blake2b_finish, penstock_blake2b_start, penstock_blake2b_update
-from consumer_proxy.pull._skip cimport le32, le64, put_be32, put_be64
+from common.wire._skip cimport le32, le64, put_be32, put_be64
 from engine.link.constants cimport REPLY_BY_AT, REPLY_TOKEN_BOUND, REPLY_TOKEN_MAC_AT, REPLY_TOKEN_SIZE
 
 cdef enum:

@@ -1,4 +1,4 @@
-"""Steps over Thrift-binary fields without decoding them. The reference of _skip.pxd."""
+"""Steps over Thrift-binary fields without decoding them. The reference of common/wire/_skip.pxd."""
 
 from collections.abc import Iterator
 

@@ -50,6 +50,7 @@ MAY_IMPORT = {
         "kafka_bridge.source_identity",
     ),
     "console": ("common", "engine.client", "engine.link"),
+    "pipeline": ("common",),  # a client of both proxies
     # `engine.log.offline` is the other door: for tools, on a directory whose engine is stopped.
     # So are `producer_proxy.buffer` and `producer_proxy.journal`: on files of a proxy that is stopped, or to read those of one that runs.
     # `controller.planned_switch` holds the rules of a switch that an operator asks for.
@@ -69,9 +70,10 @@ MAY_IMPORT = {
         "kafka_bridge.copy_in.status",
         "kafka_bridge.source_identity",
         "migration",
+        "pipeline",
         "bench",
     ),
-    "bench": ("common", "engine", "producer_proxy", "consumer_proxy"),  # it measures their parts one by one
+    "bench": ("common", "engine", "producer_proxy", "consumer_proxy", "pipeline"),  # it measures their parts one by one
 }
 # The engine from the inside out: env, log, replies' requests, delivery and timers, ops, node, server. `engine.link` is below all of them,
 # because the layout of a stored batch belongs to the link, too. No layer imports one above it, so none of those up to the node needs a

@@ -1,5 +1,5 @@
-# Thrift-binary helpers inlined by both native modules. Each takes a pointer and the end of what may be read; none
-# reads past that end.
+# Thrift-binary helpers inlined by native modules that read replies and messages. Each takes a pointer and the end of
+# what may be read; none reads past that end.
 
 from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy

@@ -1,0 +1,1 @@
+"""The data pipeline: Spark reads from Penstock, writes to it and archives its topics."""

@@ -1,0 +1,13 @@
+"""Selects the native or the reference form of the pipeline's byte work."""
+
+from typing import TYPE_CHECKING
+
+from common.twins import use_native
+
+NATIVE = use_native("pipeline.reply", "_deliveries")
+if NATIVE and not TYPE_CHECKING:
+    from pipeline.reply._deliveries import read_deliveries
+else:
+    from pipeline.reply.deliveries import read_deliveries
+
+__all__ = ["NATIVE", "read_deliveries"]

@@ -1,0 +1,1 @@
+"""Calls to the proxies: blocking, with retries, without gevent."""

@@ -1,0 +1,1 @@
+"""Replies of `pull` as Arrow columns."""

@@ -1,0 +1,59 @@
+"""The batch source: `spark.read.format("penstock")`."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from pipeline.options import EARLIEST, ReadOptions, StartAt
+from pipeline.proxy.pulls import PositionPulls
+from pipeline.proxy.topics import QueueBounds, TopicQueue, offsets_at, queue_bounds
+from pipeline.reply.columns import NAMES
+from pipeline.source.bodies import with_bodies
+from pipeline.source.ranges import Offsets, OffsetRange, check_start, cut, ranges_between, resolve
+from pipeline.source.read_range import read_range
+from pipeline.source.schema import body_type
+
+
+def read_columns(options: ReadOptions, part: InputPartition) -> Iterator[pa.RecordBatch]:
+    """The batches of one partition, with the options' columns."""
+    if not isinstance(part, OffsetRange):
+        return
+    names = tuple(each for each in NAMES if each in options.columns or (each == "body" and options.body != "binary"))
+    for batch in read_range(options, names, part):
+        if options.body == "binary":
+            yield batch.select(list(options.columns))
+        else:
+            yield with_bodies(batch, options.body, body_type(options), options.columns)
+
+
+def offsets_of(
+    pulls: PositionPulls, place: StartAt, bounds: dict[TopicQueue, QueueBounds], *, is_end: bool = False
+) -> Offsets:
+    """The offsets that a place of the options names now. An end is at most the present end of each queue."""
+    at_time = {} if place.time_ms is None else offsets_at(pulls, list(bounds), place.time_ms)
+    found = resolve(place, bounds, at_time)
+    return {each: min(offset, bounds[each].end) for each, offset in found.items()} if is_end else found
+
+
+class PenstockReader(DataSourceReader):
+    """Reads ranges that are fixed when the query is planned. No group is moved; a second run reads the same."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self.options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return list(self._ranges())
+
+    def _ranges(self) -> Sequence[OffsetRange]:
+        options = self.options
+        with PositionPulls(options.endpoints) as pulls:
+            bounds = queue_bounds(pulls, options.topics)
+            start = offsets_of(pulls, options.start or StartAt(EARLIEST), bounds)
+            end = offsets_of(pulls, options.end, bounds, is_end=True)
+        checked = check_start(ranges_between(start, end), bounds, options.fail_on_data_loss)
+        return cut(checked, options.partitions_min)
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return read_columns(self.options, partition)
