@@ -27,7 +27,11 @@ def credential_fault(path: str) -> str:
     except ValueError:
         return f"credential {path}: not JSON: use the output of `penstock app create -o json`"
     missing = [name for name in FIELDS if not (isinstance(found, dict) and isinstance(found.get(name), str))]
-    return f"credential {path}: without {', '.join(missing)}: use the output of `penstock app create -o json`" if missing else ""
+    return (
+        f"credential {path}: without {', '.join(missing)}: use the output of `penstock app create -o json`"
+        if missing
+        else ""
+    )
 
 
 class JobIdentity:

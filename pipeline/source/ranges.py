@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from pyspark.sql.datasource import InputPartition
 
@@ -35,10 +36,14 @@ def resolve(at: StartAt, bounds: Mapping[TopicQueue, QueueBounds], at_time: Mapp
         OptionsError: offsets are not given for exactly the queues that there are.
     """
     if at.offsets is not None:
-        named = {TopicQueue(topic, queue): offset for topic, each in at.offsets.items() for queue, offset in each.items()}
+        named = {
+            TopicQueue(topic, queue): offset for topic, each in at.offsets.items() for queue, offset in each.items()
+        }
         if wrong := sorted(named.keys() ^ bounds.keys()):
             listed = ", ".join(f"{each.topic}/{each.queue}" for each in wrong[:5])
-            raise OptionsError([f"offsets: {len(wrong)} queues too many or missing: {listed}: give one offset per queue"])
+            raise OptionsError(
+                [f"offsets: {len(wrong)} queues too many or missing: {listed}: give one offset per queue"]
+            )
         return named
     if at.time_ms is not None:
         return dict(at_time)
@@ -54,7 +59,9 @@ def ranges_between(start: Offsets, end: Offsets) -> list[OffsetRange]:
     ]
 
 
-def check_start(ranges: Sequence[OffsetRange], bounds: Mapping[TopicQueue, QueueBounds], fail: bool) -> list[OffsetRange]:
+def check_start(
+    ranges: Sequence[OffsetRange], bounds: Mapping[TopicQueue, QueueBounds], fail: bool
+) -> list[OffsetRange]:
     """Ranges without what is no longer stored.
 
     Raises:
@@ -88,8 +95,7 @@ def cut(ranges: Sequence[OffsetRange], partitions_min: int) -> list[OffsetRange]
     for each in ranges:
         number = max(1, min(each.count, -(-each.count * partitions_min // total)))
         marks = [each.start + each.count * index // number for index in range(number + 1)]
-        pairs = zip(marks, marks[1:], strict=False)
-        parts += [OffsetRange(each.topic, each.queue, start, end) for start, end in pairs]
+        parts += [OffsetRange(each.topic, each.queue, start, end) for start, end in pairwise(marks)]
     return parts
 
 
@@ -111,3 +117,12 @@ def limited(start: Offsets, end: Offsets, messages_max: int) -> Offsets:
             taken[each] += 1
             left -= 1
     return {each: start.get(each, 0) + taken.get(each, 0) for each in end}
+
+
+def not_before(start: Offsets, end: Offsets) -> Offsets:
+    """The ends with every queue of `start`, none before its start.
+
+    A queue that is gone keeps its offset. So does one whose end went back, because its topic was made anew: reading it
+    again from 0 would mix two topics.
+    """
+    return {each: max(end.get(each, 0), start.get(each, 0)) for each in {**end, **start}}

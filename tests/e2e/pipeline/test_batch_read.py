@@ -85,7 +85,9 @@ def test_columns_come_in_the_order_asked_for_and_only_those(read):
 
 
 def test_json_bodies_become_columns_of_the_schema(read, stored):
-    rows = read(body="json", bodySchema=ORDER.json(), columns="id,body").select("id", "body.number", "body.item").collect()
+    rows = (
+        read(body="json", bodySchema=ORDER.json(), columns="id,body").select("id", "body.number", "body.item").collect()
+    )
     assert {row.id: (row.number, row.item) for row in rows} == {
         each: (json.loads(message.body)["number"], json.loads(message.body)["item"]) for each, message in stored.items()
     }
@@ -93,9 +95,19 @@ def test_json_bodies_become_columns_of_the_schema(read, stored):
 
 def test_bodies_that_are_no_json_go_to_a_side_column(spark, penstock_up, producer, options):
     penstock_up.run("topic", "create", "mixed", "--queues", "1")
-    bodies = [b'{"number": 1, "item": "a"}', b"{broken", b'{"number": "x"}', b"", b'{"number": 2,\n "more": 3}', b"\xff", b"[1]"]
+    bodies = [
+        b'{"number": 1, "item": "a"}',
+        b"{broken",
+        b'{"number": "x"}',
+        b"",
+        b'{"number": 2,\n "more": 3}',
+        b"\xff",
+        b"[1]",
+    ]
     assert all(result.ok for result in producer.send_all([Message(topic="mixed", body=body) for body in bodies]))
-    frame = spark.read.format("penstock").options(**options(topics="mixed", body="json", bodySchema=ORDER.json())).load()
+    frame = (
+        spark.read.format("penstock").options(**options(topics="mixed", body="json", bodySchema=ORDER.json())).load()
+    )
     rows = frame.orderBy("offset").collect()
     assert [row.body and (row.body.number, row.body.item) for row in rows] == [
         (1, "a"), None, None, None, (2, None), None, None,
@@ -103,7 +115,13 @@ def test_bodies_that_are_no_json_go_to_a_side_column(spark, penstock_up, produce
     assert [row.malformed and bytes(row.malformed) for row in rows] == [
         None, b"{broken", b'{"number": "x"}', b"", None, b"\xff", b"[1]",
     ]  # fmt: skip
-    texts = spark.read.format("penstock").options(**options(topics="mixed", body="string")).load().orderBy("offset").collect()
+    texts = (
+        spark.read.format("penstock")
+        .options(**options(topics="mixed", body="string"))
+        .load()
+        .orderBy("offset")
+        .collect()
+    )
     assert (texts[1].body, texts[5].body, bytes(texts[5].malformed)) == ("{broken", None, b"\xff")
 
 
