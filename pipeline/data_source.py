@@ -1,9 +1,18 @@
 """The data source `penstock` of Spark: options in, readers and writers out."""
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
-from pipeline.options import ReadOptions, read_options
+from pipeline.errors import OptionsError
+from pipeline.options import ReadOptions, WriteOptions, read_options, write_options
+from pipeline.sink.rows import check_rows
+from pipeline.sink.writer import PenstockStreamWriter, PenstockWriter
 from pipeline.source.batch_reader import PenstockReader
 from pipeline.source.schema import schema_of
 from pipeline.source.stream_reader import PenstockStreamReader
@@ -27,6 +36,19 @@ class PenstockSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return PenstockStreamReader(self._read_options())
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return PenstockWriter(self._write_options(schema, overwrite))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        return PenstockStreamWriter(self._write_options(schema, overwrite))
+
+    def _write_options(self, schema: StructType, overwrite: bool) -> WriteOptions:
+        options = write_options(self.options)
+        if overwrite:
+            raise OptionsError(["mode overwrite: use append: messages are not replaced"])
+        check_rows(options, schema)
+        return options
 
     def _read_options(self) -> ReadOptions:
         return read_options(self.options)

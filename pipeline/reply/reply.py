@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from common import contract
-from pipeline.native import read_deliveries
+from pipeline.reply.native import read_deliveries
 from pipeline.reply.columns import Deliveries
 
 EMPTY_LIST = b"\x0c\0\0\0\0"

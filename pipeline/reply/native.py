@@ -1,4 +1,4 @@
-"""Selects the native or the reference form of the pipeline's byte work."""
+"""Selects the native or the reference form of the reader of deliveries."""
 
 from typing import TYPE_CHECKING
 
