@@ -4,13 +4,13 @@
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
-NATIVE := common engine producer_proxy consumer_proxy kafka_bridge migration bench
+NATIVE := common engine producer_proxy consumer_proxy kafka_bridge migration pipeline bench
 SOURCES := $(shell find $(NATIVE) -name '*.p[yx][xdi]' -o -name '*.h')
 # Of a reference that is compiled itself, x.py, the declarations are in _x.pxd.
 SOURCES += $(wildcard $(shell find $(NATIVE) -name '_*.pxd' | sed 's|/_\([^/]*\)\.pxd$$|/\1.py|'))
 ARGS ?=
 
-.PHONY: help run test lint native clients bench bench-alone bench-replicas peers peers-replicated lock wheel without-compiler fuzz sanitize simulate simulate-group mutants machines powercut flips partitions nemesis flow outage bufferfaults switchover reconcile moves slow clean
+.PHONY: help run test lint native clients bench bench-alone bench-replicas peers peers-replicated lock wheel without-compiler fuzz sanitize simulate simulate-group mutants machines powercut flips partitions nemesis flow outage bufferfaults switchover reconcile moves copykills slow clean
 help:
 	@sed -n 's/^## //p' Makefile
 
@@ -26,7 +26,7 @@ test: $(VENV)/.installed-dev clients
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy common engine kafka_bridge migration producer_proxy consumer_proxy controller console penstock bench
+	$(BIN)/mypy common engine kafka_bridge migration producer_proxy consumer_proxy controller console pipeline penstock bench
 
 ## make native            rebuild the native modules in place
 native: $(VENV)/.dev-packages
@@ -112,6 +112,10 @@ switchover: $(VENV)/.installed-dev
 moves: $(VENV)/.installed-dev
 	PENSTOCK_KILLS=$(or $(KILLS),100) PENSTOCK_OUTAGES=$(or $(OUTAGES),50) $(BIN)/python -m pytest -s tests/fault/kafka/test_kills.py tests/fault/kafka/test_outages.py $(ARGS)
 
+## make copykills         kill a streaming copy by Spark at random moments (KILLS=20)
+copykills: $(VENV)/.installed-dev
+	PENSTOCK_COPY_KILLS=$(or $(KILLS),20) $(BIN)/python -m pytest -s tests/e2e/pipeline/test_killed_copy.py $(ARGS)
+
 ## make slow              run the slow tests of clients, console and limits (20 minutes)
 slow: $(VENV)/.installed-dev clients
 	$(BIN)/python -m pytest -m slow tests/e2e tests/unit $(ARGS)
@@ -171,5 +175,12 @@ $(VENV)/.dev-packages: requirements/dev.txt build/.test-packages | $(VENV)/.core
 	@scripts/step "Installing Python packages of the tests" $(PIP) install --require-hashes -r requirements/dev.txt
 	@touch $@
 
-$(VENV)/.installed-dev: $(VENV)/.dev-packages $(VENV)/.installed
+# Large, and mostly a download: it runs beside the build. `make run` does without it.
+$(VENV)/.spark-packages: requirements/spark.txt | $(VENV)/.linked
+	@echo "Installing PySpark"
+	@$(PIP) install --require-hashes -r requirements/spark.txt
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.dev-packages $(SOURCES) setup.py requirements/spark.txt
+	@$(MAKE) --no-print-directory -j2 $(VENV)/.installed $(VENV)/.spark-packages
 	@touch $@

@@ -1,0 +1,31 @@
+"""A program as a user writes it: a streaming copy between topics, run until there is nothing left to copy.
+
+copy_program.py OPTIONS: JSON with the options `read` and `write`, the directory `checkpoint`.
+"""
+
+import json
+import sys
+
+from pipeline.session import local_session
+
+
+def main() -> None:
+    given = json.loads(sys.argv[1])
+    spark = local_session("copy", "local[2,2]")
+    spark.sparkContext.setLogLevel("ERROR")
+    query = (
+        spark.readStream.format("penstock")
+        .options(**given["read"])
+        .load()
+        .writeStream.format("penstock")
+        .options(**given["write"])
+        .option("checkpointLocation", given["checkpoint"])
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
