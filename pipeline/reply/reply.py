@@ -3,8 +3,8 @@
 from typing import Any, NamedTuple
 
 from common import contract
-from pipeline.reply.native import read_deliveries
 from pipeline.reply.columns import Deliveries
+from pipeline.reply.native import read_deliveries
 
 EMPTY_LIST = b"\x0c\0\0\0\0"
 

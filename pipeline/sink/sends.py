@@ -80,7 +80,9 @@ class BatchSends:
         results = self._finish(attempts, encoded)
         while True:
             again = [each for each in results.failed if is_tried_again(each.code)]
-            refused += [each._replace(index=waiting[each.index]) for each in results.failed if not is_tried_again(each.code)]
+            refused += [
+                each._replace(index=waiting[each.index]) for each in results.failed if not is_tried_again(each.code)
+            ]
             counts = counts.plus(SendCounts(results.stored, results.duplicates, len(again)))
             if not again:
                 return counts, refused
@@ -114,7 +116,9 @@ class BatchSends:
     def _begin(self, encoded: Encoded) -> None:
         """Send a call. A failure is left to `_finish`, which repeats the call."""
         credential = self._identity.credential()
-        frame = send_frame(encoded, credential, min(CALL_MS_MAX, int(self._options.deadline_s * 1000)), self._options.durability)
+        frame = send_frame(
+            encoded, credential, min(CALL_MS_MAX, int(self._options.deadline_s * 1000)), self._options.durability
+        )
         try:
             if self._connection is None:
                 self._connection = FramedConnection(self._address(), self._options.deadline_s)

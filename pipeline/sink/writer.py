@@ -51,7 +51,9 @@ def write_rows(options: WriteOptions, batches: Iterator[pa.RecordBatch], work: W
             nulls = [RowResult(index, Code.INVALID, 0, NULL_ID) for index in _null_rows(ids)]
             refused.add(batch, ids, nulls)
             skipped = {each.index for each in nulls}
-            rows = array("I", (each for each in range(len(batch)) if each not in skipped) if nulls else range(len(batch)))
+            rows = array(
+                "I", (each for each in range(len(batch)) if each not in skipped) if nulls else range(len(batch))
+            )
             sent, bad = sends.send(message_columns(options, batch, ids), rows)
             refused.add(batch, ids, bad)
             counts = counts.plus(sent)
@@ -104,7 +106,9 @@ class PenstockStreamWriter(DataSourceStreamArrowWriter):
         assert context is not None
         query, batch = context.getLocalProperty(QUERY_PROPERTY), context.getLocalProperty(BATCH_PROPERTY)
         if query is None or batch is None:
-            raise PipelineError(f"Spark does not tell {QUERY_PROPERTY} and {BATCH_PROPERTY}: use idColumn with another version")
+            raise PipelineError(
+                f"Spark does not tell {QUERY_PROPERTY} and {BATCH_PROPERTY}: use idColumn with another version"
+            )
         return write_rows(self.options, iterator, Work(query, int(batch), context.partitionId()))
 
     def commit(self, messages: list, batchId: int) -> None:

@@ -11,7 +11,7 @@ from pipeline.proxy.pulls import PositionPulls
 from pipeline.proxy.topics import QueueBounds, TopicQueue, offsets_at, queue_bounds
 from pipeline.reply.columns import NAMES
 from pipeline.source.bodies import with_bodies
-from pipeline.source.ranges import Offsets, OffsetRange, check_start, cut, ranges_between, resolve
+from pipeline.source.ranges import OffsetRange, Offsets, check_start, cut, ranges_between, resolve
 from pipeline.source.read_range import read_range
 from pipeline.source.schema import body_type
 

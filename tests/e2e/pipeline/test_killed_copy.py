@@ -64,7 +64,10 @@ def copy(penstock_up, producer, options, credential, tmp_path, request):
     require_spark()
     for name, queues in (("origin", 2), ("target", 3)):
         penstock_up.run("topic", "create", name, "--queues", str(queues))
-    sent = [Message(topic="origin", id=f"m-{number}", key=str(number % 50), body=b"%d" % number) for number in range(MESSAGES)]
+    sent = [
+        Message(topic="origin", id=f"m-{number}", key=str(number % 50), body=b"%d" % number)
+        for number in range(MESSAGES)
+    ]
     assert all(result.ok for result in producer.send_all(sent))
     host, port = penstock_up.producer
     made = Copy(

@@ -35,7 +35,9 @@ def stream(spark, options, topic, tmp_path):
             spark.readStream.format("penstock")
             .options(**options(topics=chosen.pop("topics", topic), **chosen))
             .load()
-            .writeStream.foreachBatch(lambda frame, number: batches.update({number: [row.id for row in frame.collect()]}))
+            .writeStream.foreachBatch(
+                lambda frame, number: batches.update({number: [row.id for row in frame.collect()]})
+            )
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
             .trigger(availableNow=True)
             .start()

@@ -64,7 +64,10 @@ def test_messages_of_a_key_keep_the_order_of_the_rows(spark, topic, read, write_
     target = topic("ordered")
     rows = rows_of(spark).drop("number").coalesce(1)
     rows.write.format("penstock").options(**write_options(topic=target)).mode("append").save()
-    numbers = [int(bytes(row.body).split()[1]) for row in read(target).where("key = 'key-3'").orderBy("queue", "offset").collect()]
+    numbers = [
+        int(bytes(row.body).split()[1])
+        for row in read(target).where("key = 'key-3'").orderBy("queue", "offset").collect()
+    ]
     assert numbers == list(range(3, ROWS, 10))
 
 
@@ -86,11 +89,17 @@ def test_a_topic_per_row_sends_each_row_to_its_own(spark, topic, read, write_opt
         assert sorted(int(bytes(row.body)) for row in read(name).collect()) == list(range(first, 100, 2))
 
 
-def test_refused_rows_go_to_a_file_with_the_reason_and_the_others_are_stored(spark, topic, read, write_options, tmp_path):
+def test_refused_rows_go_to_a_file_with_the_reason_and_the_others_are_stored(
+    spark, topic, read, write_options, tmp_path
+):
     target = topic("partly")
-    rows = spark.range(40).coalesce(1).selectExpr(
-        "CASE WHEN id = 7 THEN repeat('x', 70) WHEN id = 8 THEN NULL ELSE concat('p-', id) END AS number",
-        "CAST(id AS STRING) AS body",
+    rows = (
+        spark.range(40)
+        .coalesce(1)
+        .selectExpr(
+            "CASE WHEN id = 7 THEN repeat('x', 70) WHEN id = 8 THEN NULL ELSE concat('p-', id) END AS number",
+            "CAST(id AS STRING) AS body",
+        )
     )
     chosen = write_options(topic=target, idColumn="number", refusedPath=str(tmp_path / "refused"))
     rows.write.format("penstock").options(**chosen).mode("append").save()
@@ -111,7 +120,9 @@ def test_a_refused_row_fails_the_write_when_there_is_no_path_for_it(spark, topic
 def test_a_rate_limit_slows_the_write_down_and_loses_nothing(spark, topic, read, write_options, penstock_up):
     target = topic("limited")
     penstock_up.run("topic", "set", target, "--rate-messages", "1000")
-    rows_of(spark).write.format("penstock").options(**write_options(topic=target, idColumn="number")).mode("append").save()
+    rows_of(spark).write.format("penstock").options(**write_options(topic=target, idColumn="number")).mode(
+        "append"
+    ).save()
     assert sorted(row.id for row in read(target).collect()) == sorted(f"id-{number}" for number in range(ROWS))
 
 
@@ -122,11 +133,18 @@ def test_columns_that_are_no_part_of_a_message_are_told_all_at_once(spark, write
     assert "durability 'forever': use topic_default, memory" in str(raised.value)
     with pytest.raises(Exception) as raised:
         rows.write.format("penstock").options(**write_options()).mode("append").save()
-    for each in ("column colour: is no part", "column key: type int: use string", "topic: missing", "column body: missing"):
+    for each in (
+        "column colour: is no part",
+        "column key: type int: use string",
+        "topic: missing",
+        "column body: missing",
+    ):
         assert each in str(raised.value)
 
 
-def test_a_streaming_copy_moves_every_message_once_over_its_restarts(spark, topic, read, options, write_options, tmp_path):
+def test_a_streaming_copy_moves_every_message_once_over_its_restarts(
+    spark, topic, read, options, write_options, tmp_path
+):
     target = topic("streamed", 3)
     for limit in ("900", "700"):
         query = (

@@ -1,0 +1,1 @@
+"""`penstock pipeline`: jobs on Spark."""

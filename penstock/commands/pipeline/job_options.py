@@ -1,0 +1,64 @@
+"""Options that jobs share, and their session."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import click
+from pyspark.sql import SparkSession
+
+from penstock.commands.exits import CommandError
+from penstock.commands.progress import say, shown
+from pipeline.session import local_session
+
+
+def proxy_options(what: str) -> Callable:
+    """--endpoint and --credential."""
+
+    def add(command: Callable) -> Callable:
+        command = click.option(
+            "--credential", required=True, metavar="FILE",
+            help="Read application, key id and secret from FILE, the output of `penstock app create -o json`.",
+        )(command)  # fmt: skip
+        return click.option(
+            "--endpoint", required=True, metavar="HOST:PORT",
+            help=f"Address of the {what} proxy; several with commas between them.",
+        )(command)  # fmt: skip
+
+    return add
+
+
+def master_option(command: Callable) -> Callable:
+    return click.option(
+        "--master", default="local[*]", metavar="URL", show_default=True,
+        help="Run on this Spark master; local[N] is this machine with N tasks at a time.",
+    )(command)  # fmt: skip
+
+
+@contextmanager
+def job_session(name: str, master: str) -> Iterator[SparkSession]:
+    """A session for one job; a session that runs before stays open. An error of a task becomes one line, its cause."""
+    with shown():
+        say("starting Spark")
+        is_shared = SparkSession.getActiveSession() is not None
+        spark = local_session(f"penstock {name}", master)
+        spark.sparkContext.setLogLevel("OFF")
+        try:
+            yield spark
+        except Exception as error:
+            raise CommandError(f"{name}: {cause_of(error)}") from error
+        finally:
+            if not is_shared:
+                spark.stop()
+
+
+def cause_of(error: BaseException) -> str:
+    """The last sentence of a Python traceback within an error of Spark, or the error itself."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    causes = [
+        line for line in lines if line.startswith(("pipeline.errors.", "OSError", "FileNotFoundError", "pyarrow."))
+    ]
+    return causes[-1].partition(": ")[2] if causes else next(iter(lines), type(error).__name__)
+
+
+def show_progress(done: int, total: int) -> None:
+    say(f"{done:,} of {total:,} messages")

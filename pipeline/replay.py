@@ -1,0 +1,38 @@
+"""Replays an archive or a topic into a topic."""
+
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame, SparkSession
+
+from pipeline.archive.manifest import read_manifest
+from pipeline.archive.place import ArchivePlace
+from pipeline.errors import ArchiveDamaged
+
+FIELDS = ("key", "tag", "body", "properties")
+
+
+def archived_rows(spark: SparkSession, url: str, topic: str) -> DataFrame:
+    """The rows of a topic by the manifest: files that no entry names are left out. Raises ArchiveDamaged without a row."""
+    place = ArchivePlace(url)
+    files = [name for entry in read_manifest(place, [topic]) for name in entry.files]
+    if not files:
+        raise ArchiveDamaged(f"archive {url}: has nothing of topic {topic}")
+    paths = [f"{url.rstrip('/')}/{name}" for name in files]
+    return spark.read.option("basePath", url).parquet(*paths)
+
+
+def rows_to_replay(rows: DataFrame, where: str, keep_ids: bool) -> DataFrame:
+    """The rows as the sink takes them, those that a condition of Spark's SQL holds for.
+
+    Args:
+        keep_ids: messages keep their ids; else an id is made of topic, queue and offset, so it is new and repeatable.
+    """
+    chosen = rows.where(where) if where else rows
+    own = ["id"] if keep_ids else ["topic AS source_topic", "queue AS source_queue", "offset AS source_offset"]
+    return chosen.sortWithinPartitions("queue", "offset").selectExpr(*FIELDS, *own)
+
+
+def replay(rows: DataFrame, options: Mapping[str, str], keep_ids: bool) -> None:
+    """Write the rows; a replay that failed may be run again while the ids are in the target's window."""
+    ids = {"idColumn": "id"} if keep_ids else {}
+    rows.write.format("penstock").options(**options, **ids).mode("append").save()

@@ -1,0 +1,131 @@
+"""Archives of a real topic: complete by the manifest, continued after an interruption, and damage is found."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from penstock_client import Message
+
+pytest.importorskip("pyspark", reason="the extra spark is not installed")
+
+from penstock.commands.pipeline.group import command
+from pipeline.archive.archive import plan_archive, run_archive, verify_archive
+from pipeline.replay import archived_rows, replay, rows_to_replay
+
+MESSAGES = 600
+RANGE = 100
+
+
+@pytest.fixture(scope="module")
+def stored(penstock_up, producer):
+    penstock_up.run("topic", "create", "payments", "--queues", "2")
+    sent = [
+        Message(topic="payments", id=f"p-{number}", key=str(number % 9), body=b"%d" % number, tag="odd" if number % 2 else None,
+                properties={"n": str(number)} if number % 3 else None)
+        for number in range(MESSAGES)
+    ]  # fmt: skip
+    assert all(result.ok for result in producer.send_all(sent))
+    return {message.id: message for message in sent}
+
+
+@pytest.fixture
+def archive(spark, options, stored, tmp_path):
+    """Archive what is missing; returns the directory and the plan."""
+
+    def run():
+        url, chosen = str(tmp_path / "archive"), options(topics="payments")
+        plan = plan_archive(chosen, url, RANGE)
+        run_archive(spark, chosen, url, plan)
+        return Path(url), plan
+
+    return run
+
+
+def test_an_archive_has_every_message_and_a_second_run_adds_only_what_is_new(archive, spark, producer, stored):
+    url, plan = archive()
+    assert plan.messages == MESSAGES
+    assert max(each.count for each in plan.ranges) == RANGE
+    rows = spark.read.parquet(str(url)).collect()
+    assert {row.id: (row.topic, row.key, bytes(row.body), row.tag, row.properties) for row in rows} == {
+        each: ("payments", message.key, message.body, message.tag, message.properties)
+        for each, message in stored.items()
+    }
+    assert len(rows) == MESSAGES
+    more = [Message(topic="payments", id=f"p-{number}", body=b"more") for number in range(MESSAGES, MESSAGES + 30)]
+    assert all(result.ok for result in producer.send_all(more))
+    stored.update({message.id: message for message in more})
+    assert archive()[1].messages == 30
+    assert verify_archive(spark, str(url))[1:] == (MESSAGES + 30, [])
+
+
+def test_a_run_that_died_is_continued_and_its_leftovers_are_removed(archive, spark, stored):
+    url, _ = archive()
+    entries = sorted((url / "_manifest" / "payments").iterdir())
+    lost = json.loads(entries[1].read_text())
+    entries[1].unlink()
+    assert any("no entry names this file" in fault for fault in verify_archive(spark, str(url)).faults)
+    assert any("gap" in fault for fault in verify_archive(spark, str(url)).faults)
+    _, plan = archive()
+    assert [(each.queue, each.start, each.end) for each in plan.ranges] == [(lost["queue"], lost["start"], lost["end"])]
+    assert set(lost["files"]) <= set(plan.orphans)
+    assert verify_archive(spark, str(url))[1:] == (len(stored), [])
+
+
+def test_a_file_that_was_changed_or_lost_is_found(archive, spark):
+    url, _ = archive()
+    first, second, *_ = sorted((url / "topic=payments").rglob("*.parquet"))
+    second.write_bytes(first.read_bytes())
+    third = sorted((url / "topic=payments").rglob("*.parquet"))[2]
+    third.unlink()
+    faults = verify_archive(spark, str(url)).faults
+    assert len(faults) == 2
+    assert any("No such file" in fault or "does not exist" in fault or "Failed to open" in fault for fault in faults)
+
+
+def test_an_archive_is_replayed_twice_into_a_topic_and_each_message_is_there_once(
+    archive, spark, options, penstock_up, credential, stored
+):
+    url, _ = archive()
+    penstock_up.run("topic", "create", "again", "--queues", "3")
+    host, port = penstock_up.producer
+    target = {"endpoint": f"{host}:{port}", "credential": str(credential), "topic": "again"}
+    for _ in range(2):
+        rows = rows_to_replay(archived_rows(spark, str(url), "payments"), "tag = 'odd'", keep_ids=True)
+        replay(rows, target, keep_ids=True)
+    replayed = spark.read.format("penstock").options(**options(topics="again")).load().collect()
+    assert sorted((row.id, row.key, bytes(row.body)) for row in replayed) == sorted(
+        (each, message.key, message.body) for each, message in stored.items() if message.tag == "odd"
+    )
+
+
+def test_the_commands_archive_verify_and_replay_with_a_summary_each(
+    spark, penstock_up, options, credential, stored, tmp_path
+):
+    url, where = str(tmp_path / "a"), options(topics="payments")
+    proxies = ("--endpoint", where["endpoint"], "--credential", where["credential"])
+    planned = run("archive", "run", url, "payments", *proxies, "--dry-run")
+    assert (planned["dry_run"], planned["offsets"]) == (True, len(stored))
+    assert not (tmp_path / "a").exists()
+    assert run("archive", "run", url, "payments", *proxies)["messages"] == len(stored)
+    assert run("archive", "verify", url) == {"ranges": 2, "messages": len(stored), "faults": 0}
+    penstock_up.run("topic", "create", "by-command", "--queues", "1")
+    producers = ("--endpoint", "{}:{}".format(*penstock_up.producer), "--credential", str(credential))
+    assert run("replay", url, "payments", "by-command", *producers)["rows"] == len(stored)
+    frame = spark.read.format("penstock").options(**options(topics="by-command")).load()
+    assert sorted(bytes(row.body) for row in frame.collect()) == sorted(each.body for each in stored.values())
+
+
+def test_a_verification_that_finds_a_fault_ends_with_code_1_and_names_it(spark, archive):
+    url, _ = archive()
+    next((url / "topic=payments").rglob("*.parquet")).unlink()
+    done = CliRunner().invoke(command, ["archive", "verify", str(url)])
+    assert done.exit_code == 1
+    assert "topic payments queue" in done.output
+
+
+def run(*arguments):
+    """The summary of `penstock pipeline`, in this process, so that it shares the session of Spark."""
+    done = CliRunner().invoke(command, [*arguments, "-o", "json"])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
