@@ -14,7 +14,7 @@ from common.wire._skip cimport be16, be32, put_be32, skip_value
 
 from common.contract import decode_reply
 from pipeline.errors import ReplyError
-from pipeline.sink.messages import CallResults, Encoded, RowResult
+from pipeline.sink.messages import SendResults, Encoded, RowResult
 
 cdef enum:
     STRING = 11
@@ -268,4 +268,4 @@ def read_results(bytes frame not None):
         else:
             error = (<const char*> outcome.error)[:outcome.error_size].decode("utf-8", "replace")
             failed.append(RowResult(index, outcome.code, outcome.retry_after_ms, error))
-    return CallResults(stored, duplicates, failed)
+    return SendResults(stored, duplicates, failed)

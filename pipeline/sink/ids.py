@@ -20,7 +20,7 @@ SOURCE_COORDINATES = ("source_topic", "source_queue", "source_offset")
 HASH_BYTES = 12
 
 
-class Work(NamedTuple):
+class WriteWork(NamedTuple):
     """What one task writes. `name`: of the query, or of a job of a batch write."""
 
     name: str
@@ -38,7 +38,7 @@ def coordinates_of(options: WriteOptions, names: list[str]) -> tuple[str, ...]:
     return COORDINATES if options.topic and set(COORDINATES) <= set(names) else ()
 
 
-def ids_of(options: WriteOptions, batch: pa.RecordBatch, work: Work, first_row: int) -> pa.Array:
+def ids_of(options: WriteOptions, batch: pa.RecordBatch, work: WriteWork, first_row: int) -> pa.Array:
     """One id per row, at most 64 characters. Null where a row's id, or a part of its coordinates, is null."""
     if options.id_column:
         return batch.column(options.id_column).cast(pa.string())

@@ -27,7 +27,7 @@ class RowResult(NamedTuple):
     error: str
 
 
-class CallResults(NamedTuple):
+class SendResults(NamedTuple):
     """Results of one call: how many messages were stored, were DUPLICATE among these, and the others."""
 
     stored: int
@@ -89,7 +89,7 @@ def _is_valid(validity: object, row: int) -> bool:
     return validity is None or bool(memoryview(validity)[row >> 3] >> (row & 7) & 1)  # type: ignore[arg-type]
 
 
-def read_results(frame: bytes) -> CallResults:
+def read_results(frame: bytes) -> SendResults:
     """The results of a reply of `send`.
 
     Raises:
@@ -103,4 +103,4 @@ def read_results(frame: bytes) -> CallResults:
         if each.code >= FAILED_FROM
     ]
     results = response.results  # type: ignore[attr-defined]
-    return CallResults(len(results) - len(failed), sum(each.code == 2 for each in results), failed)
+    return SendResults(len(results) - len(failed), sum(each.code == 2 for each in results), failed)

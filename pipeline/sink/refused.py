@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from pipeline.errors import RowsRefused
 from pipeline.proxy.attempts import code_name
-from pipeline.sink.ids import Work
+from pipeline.sink.ids import WriteWork
 from pipeline.sink.messages import RowResult
 
 CODE, ERROR, ID = "penstock_code", "penstock_error", "penstock_id"
@@ -22,7 +22,7 @@ class RefusedRows:
             fails the task.
     """
 
-    def __init__(self, path: str, work: Work) -> None:
+    def __init__(self, path: str, work: WriteWork) -> None:
         self._path, self._work = path, work
         self._tables: list[pa.Table] = []
         self.count = 0

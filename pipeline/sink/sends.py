@@ -13,7 +13,7 @@ from pipeline.proxy.attempts import CallAttempts, code_name, is_tried_again
 from pipeline.proxy.connection import FramedConnection
 from pipeline.proxy.identity import JobIdentity
 from pipeline.sink.columns import MessageColumns
-from pipeline.sink.messages import CallResults, Encoded, RowResult
+from pipeline.sink.messages import SendResults, Encoded, RowResult
 from pipeline.sink.native import encode_messages, read_results
 
 MESSAGES_PER_CALL = 1_000
@@ -95,7 +95,7 @@ class BatchSends:
             self._begin(encoded)
             results = self._finish(attempts, encoded)
 
-    def _finish(self, attempts: CallAttempts, encoded: Encoded) -> CallResults:
+    def _finish(self, attempts: CallAttempts, encoded: Encoded) -> SendResults:
         """The results of the call that was begun; it is repeated with the same ids while there is no reply."""
         while True:
             try:

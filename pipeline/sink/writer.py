@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from common.contract import Code
 from pipeline.errors import PipelineError
 from pipeline.options import WriteOptions
-from pipeline.sink.ids import Work, ids_of
+from pipeline.sink.ids import WriteWork, ids_of
 from pipeline.sink.messages import RowResult
 from pipeline.sink.refused import RefusedRows
 from pipeline.sink.rows import message_columns
@@ -41,7 +41,7 @@ class WrittenRows(WriterCommitMessage):
     refused: int
 
 
-def write_rows(options: WriteOptions, batches: Iterator[pa.RecordBatch], work: Work) -> WrittenRows:
+def write_rows(options: WriteOptions, batches: Iterator[pa.RecordBatch], work: WriteWork) -> WrittenRows:
     """Send the rows of a task; returns when each is stored, or refused and kept aside."""
     refused, counts, row = RefusedRows(options.refused_path, work), SendCounts(), 0
     with BatchSends(options) as sends:
@@ -86,7 +86,7 @@ class PenstockWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         context = TaskContext.get()
         assert context is not None
-        return write_rows(self.options, iterator, Work(self.job, 0, context.partitionId()))
+        return write_rows(self.options, iterator, WriteWork(self.job, 0, context.partitionId()))
 
     def commit(self, messages: list) -> None:
         _tell("write", messages)
@@ -109,7 +109,7 @@ class PenstockStreamWriter(DataSourceStreamArrowWriter):
             raise PipelineError(
                 f"Spark does not tell {QUERY_PROPERTY} and {BATCH_PROPERTY}: use idColumn with another version"
             )
-        return write_rows(self.options, iterator, Work(query, int(batch), context.partitionId()))
+        return write_rows(self.options, iterator, WriteWork(query, int(batch), context.partitionId()))
 
     def commit(self, messages: list, batchId: int) -> None:
         _tell(f"batch {batchId}", messages)
