@@ -76,6 +76,12 @@ def _made(name: str, sources: Iterable[Path], make: Callable[[Path], None], *mor
     return folder
 
 
+def spark_kafka_jars() -> list[Path]:
+    """The jars of Spark's Kafka source and sink."""
+    pom = ROOT / "bench" / "spark" / "kafka.pom.xml"
+    return sorted(_made("spark-kafka", [pom], lambda into: _fetch_jars(pom, into)).glob("*.jar"))
+
+
 def _fetch_jars(pom: Path, into: Path, *properties: str) -> None:
     line = ["mvn", "-B", "-q", "-f", str(pom), f"-Dmaven.repo.local={cache() / 'maven'}", *properties]
     run_tool([*line, "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={into}"], ROOT)

@@ -31,10 +31,11 @@ class RangeHash:
 
     def _add(self, name: str, array: pa.Array) -> None:
         if pa.types.is_map(array.type):
+            first, count = array.offsets[0].as_py(), array.offsets[-1].as_py() - array.offsets[0].as_py()
             sizes = pc.subtract(array.offsets[1:], array.offsets[:-1])
             self._feed(name + ".entries", pc.if_else(array.is_valid(), sizes, NULL_LENGTH))
-            self._add(name + ".names", array.keys)
-            self._add(name + ".values", array.items)
+            self._add(name + ".names", array.keys.slice(first, count))
+            self._add(name + ".values", array.items.slice(first, count))
         elif pa.types.is_timestamp(array.type):
             self._feed(name, array.cast(pa.int64()))
         elif pa.types.is_integer(array.type):

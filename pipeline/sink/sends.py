@@ -13,7 +13,7 @@ from pipeline.proxy.attempts import CallAttempts, code_name, is_tried_again
 from pipeline.proxy.connection import FramedConnection
 from pipeline.proxy.identity import JobIdentity
 from pipeline.sink.columns import MessageColumns
-from pipeline.sink.messages import SendResults, Encoded, RowResult
+from pipeline.sink.messages import Encoded, RowResult, SendResults
 from pipeline.sink.native import encode_messages, read_results
 
 MESSAGES_PER_CALL = 1_000
