@@ -5,10 +5,9 @@ secret is the text that `penstock app create` showed, as ASCII bytes. It is a be
 of a call.
 """
 
-import hashlib
 import hmac
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from common.callers import Origin
 from common.clock import Clock
@@ -16,31 +15,14 @@ from common.config.definitions import DEAD_LETTERS, PULL_GROUP, PULL_TOPIC, SEND
 from common.config.view import ConfigView
 from common.dead_letters import dead_letter_pattern
 from common.errors import AuthenticationError, CredentialUnchecked
+from common.minting import mint as mint  # for those who verify, too
+from common.minting import sign
 
 WINDOW_MS = 300_000
 REFUSED = (
     "credential rejected: the application or key is unknown, or the signature is wrong: check app, key id and secret"
 )
 _DUMMY_SECRET = "0" * 43  # so that an unknown application costs the same work as a wrong signature
-
-
-class CredentialFields(NamedTuple):
-    """Fields with the names of the contract's struct Credential."""
-
-    app: str
-    key_id: str
-    issued_at_ms: int
-    signature: bytes
-
-
-def mint(app: str, key_id: str, secret: str, now_ms: int) -> CredentialFields:
-    """Mint a credential, valid for WINDOW_MS. Reuse it, so that the proxy finds its verification in the cache."""
-    return CredentialFields(app, key_id, now_ms, _sign(secret, app, key_id, now_ms))
-
-
-def _sign(secret: str, app: str, key_id: str, issued_at_ms: int) -> bytes:
-    text = f"penstock/1\n{app}\n{key_id}\n{issued_at_ms}"
-    return hmac.digest(secret.encode(), text.encode(errors="replace"), hashlib.sha256)
 
 
 class Principal:
@@ -138,5 +120,5 @@ def _signature_matches(fields: Any, secret: str) -> bool:
     signature = fields.signature if isinstance(fields.signature, bytes) else b""
     if not isinstance(fields.issued_at_ms, int):
         return False
-    wanted = _sign(secret, str(fields.app), str(fields.key_id), fields.issued_at_ms)
+    wanted = sign(secret, str(fields.app), str(fields.key_id), fields.issued_at_ms)
     return hmac.compare_digest(signature, wanted)

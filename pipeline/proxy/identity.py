@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from common.contract import Credential
-from common.credential import mint
+from common.minting import mint
 from common.secret_file import secret_fault
 from pipeline.errors import PipelineError
 

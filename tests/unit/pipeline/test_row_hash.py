@@ -1,5 +1,7 @@
 """The hash of a range's rows: the same however they are cut, another one for any change."""
 
+from itertools import pairwise
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -28,7 +30,7 @@ ROWS = [
 def hash_of(rows, cuts=()):
     hashed = RangeHash()
     marks = [0, *sorted(cuts), len(rows)]
-    for start, end in zip(marks, marks[1:], strict=False):
+    for start, end in pairwise(marks):
         part = rows[start:end]
         arrays = [pa.array([row[name] for row in part], TYPES[name]) for name in NAMES]
         hashed.add(pa.RecordBatch.from_arrays(arrays, names=list(NAMES)))
