@@ -13,7 +13,7 @@ from pipeline.errors import OptionsError
 from pipeline.options import ReadOptions, WriteOptions, read_options, write_options
 from pipeline.sink.rows import check_rows
 from pipeline.sink.writer import PenstockStreamWriter, PenstockWriter
-from pipeline.source.batch_reader import PenstockReader
+from pipeline.source.batch_reader import PenstockReader, PruningReader
 from pipeline.source.schema import schema_of
 from pipeline.source.stream_reader import PenstockStreamReader
 
@@ -32,7 +32,8 @@ class PenstockSource(DataSource):
         return schema_of(self._read_options())
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return PenstockReader(self._read_options())
+        options = self._read_options()
+        return PruningReader(options) if options.push_filters else PenstockReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return PenstockStreamReader(self._read_options())

@@ -1,16 +1,17 @@
 """The batch source: `spark.read.format("penstock")`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from pipeline.options import EARLIEST, ReadOptions, StartAt
 from pipeline.proxy.pulls import PositionPulls
 from pipeline.proxy.topics import QueueBounds, TopicQueue, offsets_at, queue_bounds
 from pipeline.reply.columns import NAMES
 from pipeline.source.bodies import with_bodies
+from pipeline.source.pruning import pruned
 from pipeline.source.ranges import OffsetRange, Offsets, check_start, cut, ranges_between, resolve
 from pipeline.source.read_range import read_range
 from pipeline.source.schema import body_type
@@ -42,6 +43,7 @@ class PenstockReader(DataSourceReader):
 
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
+        self.filters: list[Filter] = []
 
     def partitions(self) -> Sequence[InputPartition]:
         return list(self._ranges())
@@ -53,7 +55,19 @@ class PenstockReader(DataSourceReader):
             start = offsets_of(pulls, options.start or StartAt(EARLIEST), bounds)
             end = offsets_of(pulls, options.end, bounds, is_end=True)
         checked = check_start(ranges_between(start, end), bounds, options.fail_on_data_loss)
-        return cut(checked, options.partitions_min)
+        return cut(pruned(checked, self.filters), options.partitions_min)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_columns(self.options, partition)
+
+
+class PruningReader(PenstockReader):
+    """Reads only ranges that the query's filters may hold for.
+
+    Spark refuses a reader with this method unless `spark.sql.python.filterPushdown.enabled` is true, so it is a class
+    of its own, by option `pushFilters`.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        self.filters = list(filters)
+        return filters

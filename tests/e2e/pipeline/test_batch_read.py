@@ -70,6 +70,14 @@ def test_offsets_name_exactly_what_is_read(read):
     assert sorted(tuple(row) for row in rows) == [(queue, offset) for queue in range(QUEUES) for offset in (2, 3, 4)]
 
 
+def test_filters_on_queue_and_offset_leave_out_ranges(read):
+    kept = read(pushFilters="true", columns="queue,offset").where(
+        "queue = 2 AND offset >= 3 AND offset < 9 AND offset <> 5"
+    )
+    assert kept.rdd.getNumPartitions() == 1
+    assert sorted(tuple(row) for row in kept.collect()) == [(2, offset) for offset in (3, 4, 6, 7, 8)]
+
+
 def test_a_time_divides_the_messages(read):
     times = sorted(row.stored_at for row in read(columns="stored_at").collect())
     middle = times[len(times) // 2]

@@ -1,0 +1,86 @@
+"""What happens to a job when processes die under it, messages are deleted before it reads them, or its key is revoked."""
+
+import json
+
+import pytest
+from penstock_client import Message
+
+pytest.importorskip("pyspark", reason="the extra spark is not installed")
+
+from pipeline.errors import CallRefused
+from pipeline.options import read_options
+from pipeline.proxy.pulls import PositionPulls
+from pipeline.proxy.topics import TopicQueue, queue_bounds
+from tests.waiting import until
+
+MESSAGES = 400
+
+
+def test_a_stream_is_complete_when_proxy_and_engine_are_killed_between_its_reads(
+    spark, options, penstock_up, producer, tmp_path
+):
+    penstock_up.run("topic", "create", "struck", "--queues", "2", "--durability", "fsync")
+    sent = [Message(topic="struck", id=f"m-{number}", key=str(number), body=b"x") for number in range(MESSAGES)]
+    assert all(result.ok for result in producer.send_all(sent))
+    victims, seen = ["consumer_proxy", "engine"], []
+
+    def strike(frame, number):
+        seen.extend(row.id for row in frame.collect())
+        if victims:
+            penstock_up.kill(victims.pop(0))
+
+    query = (
+        spark.readStream.format("penstock")
+        .options(**options(topics="struck", start="earliest", columns="id", maxMessagesPerTrigger="100"))
+        .load()
+        .writeStream.foreachBatch(strike)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert (victims, sorted(seen)) == ([], sorted(message.id for message in sent))
+
+
+def test_messages_that_retention_took_fail_a_read_or_are_skipped(spark, options, penstock_up, producer):
+    penstock_up.run("topic", "create", "short", "--queues", "1", "--retention-mib", "1")
+    bodies = [bytes([number]) * (300 << 10) for number in range(8)]
+    for body in bodies:
+        producer.send(Message(topic="short", body=body))
+    with PositionPulls(read_options(options(topics="short")).endpoints) as pulls:
+        bounds = until(
+            lambda: (found := queue_bounds(pulls, ["short"])[TopicQueue("short", 0)]).first and found,
+            "the topic's retention takes effect",
+            30,
+        )
+    chosen = {"start": json.dumps({"short": {"0": 0}}), "columns": "offset,body"}
+    frame = spark.read.format("penstock")
+    with pytest.raises(Exception, match="offset 0 is no longer stored, the first one is"):
+        frame.options(**options(topics="short", **chosen)).load().collect()
+    rows = frame.options(**options(topics="short", failOnDataLoss="false", **chosen)).load().orderBy("offset").collect()
+    assert [bytes(row.body) for row in rows] == bodies[bounds.first :]
+
+
+def test_a_key_that_is_revoked_ends_a_job_with_the_code(spark, options, penstock_up, tmp_path):
+    penstock_up.run("topic", "create", "closed", "--queues", "1")
+    made = penstock_up.application("leaver", pull=["*"])
+    path = tmp_path / "leaver.json"
+    path.touch(mode=0o600)
+    path.write_text(json.dumps(made._asdict()))
+    frame = spark.read.format("penstock").options(**options(topics="closed") | {"credential": str(path)})
+    assert frame.load().count() == 0
+    penstock_up.run("app", "delete", "leaver")
+    until(
+        lambda: is_refused(read_options(options(topics="closed") | {"credential": str(path)})), "proxies know of it", 30
+    )
+    with pytest.raises(Exception, match="UNAUTHENTICATED"):
+        frame.load().collect()
+
+
+def is_refused(chosen):
+    try:
+        with PositionPulls(chosen.endpoints) as pulls:
+            queue_bounds(pulls, chosen.topics)
+    except CallRefused:
+        return True
+    return False
