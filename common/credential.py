@@ -15,7 +15,8 @@ from common.config.definitions import DEAD_LETTERS, PULL_GROUP, PULL_TOPIC, SEND
 from common.config.view import ConfigView
 from common.dead_letters import dead_letter_pattern
 from common.errors import AuthenticationError, CredentialUnchecked
-from common.minting import mint as mint  # for those who verify, too
+from common.minting import CredentialFields as CredentialFields  # with the verifier, for those who need both
+from common.minting import mint as mint
 from common.minting import sign
 
 WINDOW_MS = 300_000
