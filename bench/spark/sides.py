@@ -4,7 +4,7 @@ import json
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.instance import APPLIED_TIMEOUT_S, own
@@ -38,6 +38,7 @@ class SparkSide:
     limit: str
     sent: tuple[str, ...]
     wanted: tuple[str, ...]
+    pids: dict[str, int] = field(default_factory=dict)
 
     def reading(self, topic: str) -> dict[str, str]:
         return {**self.read, self.topic_options[0]: topic}
@@ -47,12 +48,12 @@ class SparkSide:
 
 
 @contextmanager
-def penstock_side(names: Sequence[str]) -> Iterator[SparkSide]:
+def penstock_side(names: Sequence[str], queues: int = QUEUES) -> Iterator[SparkSide]:
     """A `penstock up` with topics of these names, whose sends are answered from memory, as Kafka's are."""
     with own("--no-console") as instance, tempfile.TemporaryDirectory(prefix="penstock-bench-spark-") as folder:
         with closing(open_store(instance.facts["config"])) as store:
             admin = Administrator(store, "bench")
-            topics.create(admin, list(names), topics.TopicSettings(queues=QUEUES, durability="memory"))
+            topics.create(admin, list(names), topics.TopicSettings(queues=queues, durability="memory"))
             key = applications.create(admin, "spark", applications.Grants(send=("*",), pull=("*",)))
             wait_applied(store, store.version(), APPLIED_TIMEOUT_S)
         credential = Path(folder) / "spark.json"
@@ -64,7 +65,7 @@ def penstock_side(names: Sequence[str]) -> Iterator[SparkSide]:
             "penstock",
             {**common, "endpoint": _address(instance.facts, "consumer_proxy"), "columns": ",".join(wanted)},
             {**common, "endpoint": _address(instance.facts, "producer_proxy")},
-            ("topics", "topic"), "maxMessagesPerTrigger", ("key", "body"), wanted,
+            ("topics", "topic"), "maxMessagesPerTrigger", ("key", "body"), wanted, instance.pids,
         )  # fmt: skip
 
 

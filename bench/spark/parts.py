@@ -1,0 +1,88 @@
+"""CPU per message of a read and a write without Spark, by process: `python -m bench.spark.parts --messages 100000`.
+
+Question: what does a message cost in each process on the way between the engine and an Arrow batch? One task's reader
+and writer run in this process against a fresh `penstock up`. Bodies have 200 bytes. Topic `ids` gets messages with ids
+of their own, as Spark's sink sends them; topic `plain` gets messages whose ids the proxy assigns. CPU is of whole
+processes, so it depends less on what else the machine does than rates do.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from array import array
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+
+from bench.spark.sides import penstock_side
+from pipeline.options import read_options, write_options
+from pipeline.sink.columns import MessageColumns, text_column
+from pipeline.sink.sends import BatchSends
+from pipeline.source.ranges import OffsetRange
+from pipeline.source.read_range import read_range
+
+TOPICS = ("ids", "plain")
+BODY = b"x" * 200
+COLUMNS = ("topic", "queue", "offset", "key", "body", "stored_at")
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.spark.parts", description=__doc__.splitlines()[0])
+    parser.add_argument("--messages", type=int, default=100_000)
+    messages = parser.parse_args().messages
+    with penstock_side(TOPICS, queues=1) as side:
+        for topic in TOPICS:
+            columns = columns_of(topic, messages)
+            report(topic, "write", messages, side.pids, lambda columns=columns: send(side.write, columns, messages))
+            options = side.reading(topic)
+            report(
+                topic, "read", messages, side.pids, lambda options=options, topic=topic: read(options, topic, messages)
+            )
+    return 0
+
+
+def report(topic: str, step: str, messages: int, pids: dict[str, int], work: Callable[[], None]) -> None:
+    before, began_s = cpu_s(pids), time.monotonic()
+    work()
+    rate = messages / (time.monotonic() - began_s)
+    spent = {name: round((after - before[name]) / messages * 1e6, 2) for name, after in cpu_s(pids).items()}
+    print(json.dumps({"topic": topic, "step": step, "messages_per_s": round(rate), "cpu_us_per_message": spent}))
+
+
+def cpu_s(pids: dict[str, int]) -> dict[str, float]:
+    """CPU seconds of each process so far, user and system."""
+    found = {}
+    for name, pid in pids.items():
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        found[name] = (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+    return {**found, "task": time.process_time()}
+
+
+def columns_of(topic: str, messages: int) -> MessageColumns:
+    def text(values: list, kind: pa.DataType) -> tuple:
+        return text_column(pa.array(values, kind))
+
+    ids = text([f"{number:040}" for number in range(messages)], pa.string()) if topic == "ids" else None
+    keys = text([f"key-{number % 1000}" for number in range(messages)], pa.string())
+    return MessageColumns(
+        text([topic] * messages, pa.string()), text([BODY] * messages, pa.binary()), keys, None, None, ids
+    )
+
+
+def send(options: dict[str, str], columns: MessageColumns, messages: int) -> None:
+    with BatchSends(write_options(options)) as sends:
+        counts, refused = sends.send(columns, array("I", range(messages)))
+    assert counts.stored == messages and not refused
+
+
+def read(options: dict[str, str], topic: str, messages: int) -> None:
+    batches = read_range(read_options(options), COLUMNS, OffsetRange(topic, 0, 0, messages))
+    assert sum(map(len, batches)) == messages
+
+
+if __name__ == "__main__":
+    sys.exit(main())
