@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -53,7 +54,7 @@ def measure(spark: SparkSession, side: SparkSide, messages: int) -> dict[str, in
         step(spark, side, WARM, WARM_MESSAGES)
     rates = {}
     for name, step in steps.items():
-        rates[name] = round(messages / timed(lambda step=step: step(spark, side, MEASURED, messages)))
+        rates[name] = round(messages / timed(partial(step, spark, side, MEASURED, messages)))
         print(f"{side.form} {name}: {rates[name]:,} messages/s", file=sys.stderr, flush=True)
     return rates
 

@@ -13,6 +13,7 @@ import sys
 import time
 from array import array
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -37,11 +38,9 @@ def main() -> int:
     with penstock_side(TOPICS, queues=1) as side:
         for topic in TOPICS:
             columns = columns_of(topic, messages)
-            report(topic, "write", messages, side.pids, lambda columns=columns: send(side.write, columns, messages))
+            report(topic, "write", messages, side.pids, partial(send, side.write, columns, messages))
             options = side.reading(topic)
-            report(
-                topic, "read", messages, side.pids, lambda options=options, topic=topic: read(options, topic, messages)
-            )
+            report(topic, "read", messages, side.pids, partial(read, options, topic, messages))
     return 0
 
 

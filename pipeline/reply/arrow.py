@@ -19,7 +19,7 @@ def record_batch(deliveries: Deliveries, names: tuple[str, ...]) -> pa.RecordBat
     for name in names:
         column = deliveries.columns[c.NAMES.index(name)]
         assert column is not None
-        arrays.append(_array(TYPES[name], deliveries.count, column))
+        arrays.append(_array(TYPES[name], deliveries.row_count, column))
     return pa.RecordBatch.from_arrays(arrays, names=list(names))
 
 

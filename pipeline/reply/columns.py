@@ -24,13 +24,13 @@ class Deliveries(NamedTuple):
     """The deliveries of one reply.
 
     Attributes:
-        count: number of rows.
+        row_count: number of deliveries.
         columns: by number of the column; None for those that were not wanted.
         start: of the list's elements' header in the frame (element type and count).
         end: of the list in the frame.
     """
 
-    count: int
+    row_count: int
     columns: list[Column | None]
     start: int
     end: int

@@ -12,16 +12,16 @@ FAILED_FROM = 100
 
 
 class Encoded(NamedTuple):
-    """`data`: the first `count` of the rows as Message structs, one after another."""
+    """`data`: the first `message_count` of the rows as Message structs, one after another."""
 
     data: bytes
-    count: int
+    message_count: int
 
 
 class RowResult(NamedTuple):
-    """The result of a message that was not stored. `index`: its number in the call."""
+    """The result of a message that was not stored. `row`: its number in the call."""
 
-    index: int
+    row: int
     code: int
     retry_after_ms: int
     error: str

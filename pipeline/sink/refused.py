@@ -34,10 +34,10 @@ class RefusedRows:
         if not self._path:
             first = refused[0]
             raise RowsRefused(
-                f"{len(refused)} rows were refused, the first with id {ids[first.index].as_py()!r}: "
+                f"{len(refused)} rows were refused, the first with id {ids[first.row].as_py()!r}: "
                 f"{code_name(first.code)}: {first.error}: set refusedPath to keep refused rows and continue"
             )
-        rows = pa.array([each.index for each in refused], pa.int64())
+        rows = pa.array([each.row for each in refused], pa.int64())
         table = pa.Table.from_batches([batch]).take(rows)
         table = table.append_column(CODE, pa.array([code_name(each.code) for each in refused], pa.string()))
         table = table.append_column(ERROR, pa.array([each.error for each in refused], pa.string()))

@@ -62,9 +62,9 @@ class BatchSends:
         """
         counts, refused, first = SendCounts(), [], 0
         encoded = encode_messages(columns, rows[:MESSAGES_PER_CALL], 0, BYTES_PER_CALL)
-        while encoded.count:
-            part = rows[first : first + encoded.count]
-            first += encoded.count
+        while encoded.message_count:
+            part = rows[first : first + encoded.message_count]
+            first += encoded.message_count
             self._begin(encoded)
             # The next call is encoded while the proxy works.
             following = encode_messages(columns, rows[first : first + MESSAGES_PER_CALL], 0, BYTES_PER_CALL)
@@ -81,7 +81,7 @@ class BatchSends:
         while True:
             again = [each for each in results.failed if is_tried_again(each.code)]
             refused += [
-                each._replace(index=waiting[each.index]) for each in results.failed if not is_tried_again(each.code)
+                each._replace(row=waiting[each.row]) for each in results.failed if not is_tried_again(each.code)
             ]
             counts = counts.plus(SendCounts(results.stored, results.duplicates, len(again)))
             if not again:
@@ -90,7 +90,7 @@ class BatchSends:
                 attempts.succeeded()
             first = again[0]
             attempts.pause(f"{code_name(first.code)}: {first.error}", max(each.retry_after_ms for each in again))
-            waiting = array("I", [waiting[each.index] for each in again])
+            waiting = array("I", [waiting[each.row] for each in again])
             encoded = encode_messages(columns, waiting, 0, 1 << 40)
             self._begin(encoded)
             results = self._finish(attempts, encoded)
@@ -102,9 +102,11 @@ class BatchSends:
                 if self._connection is None:
                     raise ConnectionError("no connection")
                 results = read_results(self._connection.receive())
-                if results.stored + len(results.failed) == encoded.count:
+                if results.stored + len(results.failed) == encoded.message_count:
                     return results
-                raise ReplyError(f"reply: {results.stored + len(results.failed)} results for {encoded.count} messages")
+                raise ReplyError(
+                    f"reply: {results.stored + len(results.failed)} results for {encoded.message_count} messages"
+                )
             except TApplicationException as error:
                 raise CallRefused(f"send: {self._address()}: not a producer proxy: {error.message}") from error
             except (OSError, ReplyError) as error:
@@ -145,7 +147,7 @@ def send_frame(encoded: Encoded, credential: Any, timeout_ms: int, durability: i
         [
             BEGIN,
             encode_struct(credential),
-            struct.pack(">BHBI", 15, 2, 12, encoded.count),
+            struct.pack(">BHBI", 15, 2, 12, encoded.message_count),
             encoded.data,
             struct.pack(">BHi", 8, 3, timeout_ms),
             struct.pack(">BHi", 8, 4, durability) if durability else b"",

@@ -50,7 +50,7 @@ def write_rows(options: WriteOptions, batches: Iterator[pa.RecordBatch], work: W
             row += len(batch)
             nulls = [RowResult(index, Code.INVALID, 0, NULL_ID) for index in _null_rows(ids)]
             refused.add(batch, ids, nulls)
-            skipped = {each.index for each in nulls}
+            skipped = {each.row for each in nulls}
             rows = array(
                 "I", (each for each in range(len(batch)) if each not in skipped) if nulls else range(len(batch))
             )

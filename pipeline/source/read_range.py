@@ -41,14 +41,14 @@ def read_range(options: ReadOptions, names: tuple[str, ...], part: OffsetRange) 
             reply = pulls.pull(_position(part, offset), MESSAGES_PER_CALL, BYTES_PER_CALL, wanted)
             report = reply.response.positions[0]
             following = _following(options, part, offset, report)
-            if following is None or (following == offset and not reply.deliveries.count):
+            if following is None or (following == offset and not reply.deliveries.row_count):
                 attempts.pause(_reason(report, offset))
                 continue
             attempts.succeeded()
             offset = following
             if offset < part.end:
                 _begin(pulls, part, offset)
-            if reply.deliveries.count:
+            if reply.deliveries.row_count:
                 yield _batch(reply, names)
 
 

@@ -89,9 +89,9 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         position = [Position(part.topic, part.queue, offset=part.start, end_offset=part.end)]
         deliveries = self._connected().pull(position, SAMPLE_MESSAGES, SAMPLE_BYTES, wanted_bits(("body",))).deliveries
         column = deliveries.columns[BODY]
-        if not deliveries.count or column is None:
+        if not deliveries.row_count or column is None:
             return end
-        mean = max(1, len(column[-1] or b"") // deliveries.count)
+        mean = max(1, len(column[-1] or b"") // deliveries.row_count)
         return limited(begin, end, max(1, self.options.bytes_max // mean))
 
     def _connected(self) -> PositionPulls:

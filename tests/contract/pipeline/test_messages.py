@@ -59,8 +59,8 @@ def test_both_forms_cut_calls_at_the_same_rows_and_every_call_has_one(rows, byte
     while first < len(rows):
         encoded = native.encode_messages(columns, chosen, first, bytes_max)
         assert encoded == reference.encode_messages(columns, chosen, first, bytes_max)
-        assert encoded.count == 1 or len(encoded.data) <= bytes_max
-        first += encoded.count
+        assert encoded.message_count == 1 or len(encoded.data) <= bytes_max
+        first += encoded.message_count
         seen.append(encoded.data)
     assert b"".join(seen) == native.encode_messages(columns, chosen, 0, 1 << 30).data
 
@@ -86,7 +86,7 @@ def test_both_forms_read_the_same_results(results):
     read = native.read_results(frame)
     assert read == reference.read_results(frame)
     assert read.stored == sum(each.code < 100 for each in results)
-    assert [each.index for each in read.failed] == [index for index, each in enumerate(results) if each.code >= 100]
+    assert [each.row for each in read.failed] == [index for index, each in enumerate(results) if each.code >= 100]
 
 
 @given(RESULTS.filter(bool), st.data())

@@ -7,10 +7,8 @@ import pytest
 
 from tests.services.spark import missing_spark, require_spark
 
-if missing_spark():
-    collect_ignore_glob = ["test_*.py"] if os.environ.get("CI") != "true" else []
-
-ROOT_FIRST = "PYTHONPATH"
+if missing_spark() and os.environ.get("CI") != "true":
+    collect_ignore_glob = ["test_*.py"]
 
 
 @pytest.fixture(scope="session")
@@ -18,9 +16,10 @@ def spark(request):
     require_spark()
     from pipeline.session import local_session
 
-    root = str(request.config.rootpath)
-    os.environ[ROOT_FIRST] = os.pathsep.join(filter(None, [root, os.environ.get(ROOT_FIRST)]))
-    session = local_session("tests", "local[2,2]")
+    path = os.pathsep.join(filter(None, [str(request.config.rootpath), os.environ.get("PYTHONPATH")]))
+    with pytest.MonkeyPatch.context() as patch:  # Spark's workers inherit it; other tests' processes do not
+        patch.setenv("PYTHONPATH", path)
+        session = local_session("tests", "local[2,2]")
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()

@@ -7,8 +7,6 @@ import pytest
 from click.testing import CliRunner
 from penstock_client import Message
 
-pytest.importorskip("pyspark", reason="the extra spark is not installed")
-
 from penstock.commands.pipeline.group import command
 from pipeline.archive.archive import plan_archive, run_archive, verify_archive
 from pipeline.replay import archived_rows, replay, rows_to_replay

@@ -4,9 +4,6 @@ import json
 
 import pytest
 from penstock_client import Message
-
-pytest.importorskip("pyspark", reason="the extra spark is not installed")
-
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 MESSAGES = 500

@@ -14,8 +14,6 @@ from pathlib import Path
 import pytest
 from penstock_client import Message
 
-pytest.importorskip("pyspark", reason="the extra spark is not installed")
-
 from pipeline.options import read_options
 from pipeline.proxy.pulls import PositionPulls
 from pipeline.proxy.topics import queue_bounds

@@ -5,8 +5,6 @@ import json
 import pytest
 from penstock_client import Message
 
-pytest.importorskip("pyspark", reason="the extra spark is not installed")
-
 MESSAGES = 300
 
 

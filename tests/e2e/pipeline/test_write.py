@@ -2,8 +2,6 @@
 
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra spark is not installed")
-
 ROWS = 2_500
 
 
