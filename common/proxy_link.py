@@ -6,6 +6,8 @@ PenstockError
 """
 
 import socket
+import ssl
+from pathlib import Path
 from typing import Any
 
 from thriftpy2.thrift import TApplicationException
@@ -27,9 +29,14 @@ class ProxyUnreachable(ProxyCallError, ConnectionError):
 
 
 class ProxyLink:
-    """A connection, to be used in a `with`. `name` is the method that the proxy serves."""
+    """A connection, to be used in a `with`.
 
-    def __init__(self, name: str, address: tuple[str, int]):
+    Args:
+        name: the method that the proxy serves.
+        tls_ca: PEM file of the authorities whose certificate the proxy must show for its host; None: no TLS.
+    """
+
+    def __init__(self, name: str, address: tuple[str, int], tls_ca: Path | None = None):
         self._name = name
         self._where = f"{address[0]}:{address[1]}"
         self._seqid = 0
@@ -39,6 +46,24 @@ class ProxyLink:
         except OSError as error:
             raise ProxyUnreachable(f"{self._where}: no connection: {error.strerror or error}") from error
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls_ca is not None:
+            self._sock = self._secured(address[0], tls_ca)
+
+    def _secured(self, host: str, tls_ca: Path) -> ssl.SSLSocket:
+        """The connection under TLS. Raises ProxyCallError: the file or the proxy's certificate is not good."""
+        try:
+            return ssl.create_default_context(cafile=str(tls_ca)).wrap_socket(self._sock, server_hostname=host)
+        except ssl.SSLCertVerificationError as error:
+            self._sock.close()
+            raise ProxyCallError(f"{self._where}: its certificate is not accepted: {error.verify_message}") from error
+        except ssl.SSLError as error:
+            self._sock.close()
+            raise ProxyCallError(
+                f"{self._where}: no TLS, or {tls_ca} is no PEM file: {error.reason or error}: check address and file"
+            ) from error
+        except OSError as error:
+            self._sock.close()
+            raise ProxyUnreachable(f"{self._where}: no TLS connection: {error.strerror or error}") from error
 
     def __enter__(self) -> "ProxyLink":
         return self

@@ -83,6 +83,7 @@ def run(options: argparse.Namespace) -> None:
     if isinstance(source, GroupsSource):
         registry.register(BreakerMetrics(lambda: [(link.name, link.breaker) for link in source.links]))
     ops = start_ops(options.ops[0], options.ops[1], registry, lambda: {**proxy.health(), **watch.health()})
+    view.own_report.tell_pages(ops.port)
     settle(proxy.health, stop.asked)
     gc.collect()
     gc.freeze()  # objects of start-up are never garbage; a full collection would visit them all

@@ -65,7 +65,7 @@ def serve(parts: Composition, store: Log) -> None:
         return {"log": True, "disk": disk, "accepting": not parts.asked.is_set() or "stopping", **followed}
 
     ops = start_ops(options.ops[0], options.ops[1], registry, health)
-    follower.start(process_name("engine", host, server.port))
+    follower.start(process_name("engine", host, server.port), ops.port)
     report = LogPositionReport(follower, options.broker_group, store)
     loop.start(node)
     settle_process()

@@ -67,6 +67,7 @@ def run(options: argparse.Namespace) -> None:
         return {"configuration": config_health(view), **clusters.health(), **copies.health(), **out_copies.health()}
 
     ops = start_ops(options.ops[0], options.ops[1], registry, health)
+    view.own_report.tell_pages(ops.port)
     host = options.ops[0] if options.listen.host.startswith("/") else options.listen.host
     announce_ready(options.ready_fd, {"host": host, "port": server.port, "ops_port": ops.port})
     log.info("listen=%s: serving", options.listen)

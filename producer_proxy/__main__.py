@@ -121,6 +121,7 @@ def run(options: argparse.Namespace) -> None:
     registry.register(SendMetrics(proxy.server, proxy.service, brokers, proxy.front, proxy.admission))
     registry.register(BreakerMetrics(lambda: [(broker.name, broker.breaker) for broker in brokers.listed]))
     ops = start_ops(options.ops[0], options.ops[1], registry, lambda: {**proxy.health(), **watch.health()})
+    view.own_report.tell_pages(ops.port)
     settle(proxy.health, stop.asked)
     gc.collect()
     gc.freeze()  # objects of start-up are never garbage; a full collection would visit them all

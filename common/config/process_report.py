@@ -7,6 +7,8 @@ from contextlib import suppress
 from common.config.errors import StoreUnavailable
 from common.config.store import ConfigStore, ConfigVersion
 
+OPS_PORT = "ops_port"
+
 
 class ProcessReport:
     """
@@ -42,6 +44,11 @@ class ProcessReport:
         """Write it again after a change of the added numbers. Without the store, its return brings the next report."""
         with suppress(StoreUnavailable):
             self.write()
+
+    def tell_pages(self, port: int) -> None:
+        """Report from now on, too, at which port the process serves the operator's pages."""
+        self.add(lambda: {OPS_PORT: port})
+        self.repeat()
 
     def end(self) -> None:
         """The process stops in order: it is expected no more."""

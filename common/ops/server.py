@@ -12,10 +12,11 @@ from typing import Any
 
 from gevent.pool import Pool
 from gevent.pywsgi import WSGIServer
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from common.limited_log import LimitedLog
+from common.ops.build_info import BuildInfo
 from common.readiness import Note, is_ready
 
 log = logging.getLogger(__name__)
@@ -94,5 +95,10 @@ class OpsServer:
 
 
 def start_ops(host: str, port: int, registry: CollectorRegistry, health: Health) -> OpsServer:
-    """Start the operator's pages of this process; port 0 chooses a free port."""
+    """Start the operator's pages of this process; port 0 chooses a free port.
+
+    The metrics get the figures of the process: its version, start, memory and CPU time.
+    """
+    for each in (BuildInfo(), ProcessCollector(registry=None)):
+        registry.register(each)
     return OpsServer(host, port, registry, health)

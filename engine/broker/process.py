@@ -128,7 +128,7 @@ class BrokerProcess:
         ticks.start(self._core.tick)
         changing = gevent.spawn(self._change_roles)
         ops = self._start_ops()
-        parts.follower.start(process_name("engine", options.listen[0], self._server.port))
+        parts.follower.start(process_name("engine", options.listen[0], self._server.port), ops.port)
         self._coordination.watch(options.broker_group, self._core.known.look)
         self._core.register()
         settle_process()

@@ -194,7 +194,7 @@ def export(directory: Path, topic: str | None, dead: bool) -> None:
 @directory_argument
 @per_s_option
 @timeout_option
-@instance_options("engine")
+@instance_options("engine", keys=("cluster_key", "admin_key"))
 def drain(instance: Instance, directory: Path, per_s: int, timeout_s: float) -> None:
     """Send every entry to the engine, and delete each after the engine has it on disk.
 
@@ -224,7 +224,7 @@ def drain(instance: Instance, directory: Path, per_s: int, timeout_s: float) -> 
 @password_option
 @per_s_option
 @timeout_option
-@instance_options("engine")
+@instance_options("engine", keys=("cluster_key", "admin_key"))
 def redrive(
     instance: Instance, place: str, dead: bool, topic: str | None, password_file: Path | None, per_s: int, timeout_s: float
 ) -> None:  # fmt: skip

@@ -63,7 +63,9 @@ def identity_options(command: Callable) -> Callable:
         ),
         click.option("--key-id", metavar="KEY", help="Use this key of the application."),
         click.option(
-            "--app", metavar="NAME", help=f"Act as this application (default: {OPERATOR} of the data directory)."
+            "--app",
+            metavar="NAME",
+            help="Act as this application (default: the context's, else one of the data directory).",
         ),
     ):
         command = option(command)
@@ -71,7 +73,11 @@ def identity_options(command: Callable) -> Callable:
 
 
 def choose(instance: Instance, app: str | None, key_id: str | None, secret_file: Path | None) -> Identity:
-    """The application that the options name, or the data directory's own operator."""
+    """The application that the options name, else that of the context, else the data directory's own operator."""
+    context = instance.context
+    if app is None and context is not None and context.app is not None:
+        secret = secret_file or (Path(context.secret_file) if context.secret_file else None)
+        app, key_id, secret_file = context.app, key_id or context.key_id, secret
     if app is None:
         if key_id or secret_file:
             raise CommandError("--key-id and --secret-file: no application is given: use --app NAME too", USAGE)
@@ -103,12 +109,22 @@ def _operator(instance: Instance) -> NewKey:
     application of its own, so that their keys do not replace one another.
     """
     path = instance.data / "operator.key"
+    if instance.context is not None and instance.context.data is None:
+        _prepare(instance.data)
     with administration(instance) as admin:
         key = _valid_key(admin, path)
         if key is not None and not applications.complete_operator(admin, key.app):
             return key
     with _alone(instance.data):
         return _make_key(instance, path)
+
+
+def _prepare(data: Path) -> None:
+    """Make the folder that takes the part of a data directory for a context without one."""
+    try:
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandError(f"{data}: cannot be made: {error.strerror}: use --app NAME") from error
 
 
 def _make_key(instance: Instance, path: Path) -> NewKey:

@@ -1,4 +1,4 @@
-"""The Penstock that a command uses: from the data directory of a running `up`, or from options."""
+"""The Penstock that a command uses: from options, a context, or the data directory of a running `up`."""
 
 import functools
 import getpass
@@ -6,7 +6,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +18,37 @@ from common.config import open_store
 from common.config.applying import wait_applied
 from common.config.errors import ConfigError, InvalidDefinition
 from common.config.store import ConfigStore
+from common.secret_file import secret_fault
 from engine.client.admin import AdminClient, AdminError
 from engine.link.errors import LinkError
+from penstock.commands import completing, discovery
+from penstock.commands.contexts import ChosenPlace, ConnectionContext, choose_place
 from penstock.commands.exits import UNAVAILABLE, USAGE, CommandError
 from penstock.up.directory import ADMIN_KEY, CLUSTER_KEY
 from penstock.up.files import read_running
 
 Address = tuple[str, int]
 APPLIED_S_MAX = 3.0
+PROCESSES = ("producer_proxy", "consumer_proxy", "engine")
+KEYS = ("cluster_key", "admin_key")
 
 
 @dataclass(frozen=True)
 class Instance:
-    """Addresses and configuration, looked up on demand: a change of the configuration needs no running process."""
+    """Addresses and configuration, looked up on demand: a change of the configuration needs no running process.
+
+    Attributes:
+        addresses: by process, as options or the context give them.
+        keys: files by the name of the key, as options or the context give them.
+        tls_ca: authorities of the proxies' certificates; None: no TLS.
+    """
 
     data: Path
     config_url: str | None
     addresses: dict[str, str]
+    keys: dict[str, Path] = field(default_factory=dict)
+    tls_ca: Path | None = None
+    context: ConnectionContext | None = None
 
     def config(self) -> str:
         """The configuration's URL. Raises CommandError if it is unknown."""
@@ -58,12 +72,34 @@ class Instance:
             if not host or not port.isdigit():
                 raise CommandError(f"{given!r} is not an address: use HOST:PORT", USAGE)
             return host.strip("[]"), int(port)
-        found = (read_running(self.data) or {}).get(process)
-        if not found:
+        running = self._running()
+        if running and process in running:
+            return running[process]["host"], running[process]["port"]
+        if self.config_url:
+            return self._reported(process)
+        raise CommandError(
+            f"{self.data}: no running Penstock: start one with `penstock up --data {self.data}`, or use --context NAME",
+            UNAVAILABLE,
+        )
+
+    def _running(self) -> dict[str, Any] | None:
+        """The facts of the data directory's `up`, where it serves the configuration that this command uses."""
+        running = read_running(self.data)
+        return running if running and self.config_url in (None, running["config"]) else None
+
+    def _reported(self, process: str) -> Address:
+        """A process that the configuration store knows to serve."""
+        with open_config(self) as store:
+            found = discovery.processes(store.applied(), process)
+        address = discovery.answering(found)
+        if address is None or (process == "engine" and len(found) > 1):
+            state = "more than one" if found else "no"
             raise CommandError(
-                f"{self.data}: no running Penstock: start one with `penstock up --data {self.data}`", UNAVAILABLE
+                f"{self.config_url}: {state} {process.replace('_', ' ')} reports to this configuration: "
+                f"use --{_option(process)} HOST:PORT",
+                UNAVAILABLE,
             )
-        return found["host"], found["port"]
+        return address
 
     def engines(self, *, for_reads: bool = False) -> dict[str, Address]:
         """The engine of every broker group, by the group's name.
@@ -72,7 +108,7 @@ class Instance:
             for_reads: take a slave that serves reads, where there is one.
         """
         choose = self.reading if for_reads else self.leading
-        running = None if "engine" in self.addresses else read_running(self.data)
+        running = None if "engine" in self.addresses else self._running()
         if running and "replicas" in running:
             return {
                 name: choose([_place(running, broker) for broker in brokers])
@@ -112,11 +148,16 @@ class Instance:
         return self._secret("admin_key", ADMIN_KEY)
 
     def _secret(self, name: str, file: str) -> bytes:
-        path = Path((read_running(self.data) or {}).get(name, self.data / file))
+        option = f"--{name.replace('_', '-')}"
+        if given := self.keys.get(name):
+            if fault := secret_fault(given, 1, option):
+                raise CommandError(fault, USAGE)
+            return given.read_bytes()
+        path = Path((self._running() or {}).get(name, self.data / file))
         try:
             return path.read_bytes()
         except OSError as error:
-            reason = f"{path}: the {name.replace('_', ' ')} cannot be read: {error.strerror}"
+            reason = f"{path}: the {name.replace('_', ' ')} cannot be read: {error.strerror}: use {option} FILE"
             raise CommandError(reason, UNAVAILABLE) from error
 
 
@@ -173,34 +214,84 @@ def _user() -> str:
         return f"uid{os.getuid()}"
 
 
-def instance_options(*processes: str) -> Callable:
-    """Add --data and --config, and an address option for each process; the command gets an `instance` argument."""
+def instance_options(*processes: str, keys: Sequence[str] | None = None) -> Callable:
+    """Add --context, --data, --config, and per process an address option; the command gets an `instance` argument.
+
+    Args:
+        keys: the keys that the command may need (default: the admin key, where it asks an engine).
+    """
+    names = keys if keys is not None else ("admin_key",) if "engine" in processes else ()
+    has_tls = any(process.endswith("_proxy") for process in processes)
 
     def decorate(command: Callable) -> Callable:
         @functools.wraps(command)
-        def with_instance(data: Path, config: str | None, **rest: Any) -> Any:
+        def with_instance(data: Path | None, config: str | None, context: str | None, **rest: Any) -> Any:
+            place = choose_place(data, config, context, os.environ)
             addresses = {process: rest.pop(_option(process)) for process in processes}
-            return command(instance=Instance(data, config, {k: v for k, v in addresses.items() if v}), **rest)
+            files = {name: rest.pop(name) for name in names}
+            tls_ca = rest.pop("tls_ca") if has_tls else None
+            return command(instance=_instance(place, addresses, files, tls_ca), **rest)
 
         wrapped: Callable = with_instance
-        for process in processes:
-            wrapped = click.option(
-                f"--{_option(process)}",
-                metavar="HOST:PORT",
-                help=f"Use this {process.replace('_', ' ')} (default: that of DIR).",
-            )(wrapped)
-        wrapped = click.option(
-            "--config", metavar="URL", help="Use the configuration store at URL (default: that of DIR)."
-        )(wrapped)
-        return click.option(
-            "--data",
-            type=click.Path(path_type=Path),
-            default=lambda: os.environ.get("PENSTOCK_DATA", "./.penstock"),
-            metavar="DIR",
-            help="Use the `up` of data directory DIR (default: $PENSTOCK_DATA, else ./.penstock).",
-        )(wrapped)
+        for option in [
+            *[_key_option(name) for name in reversed(names)],
+            *([_tls_option()] if has_tls else []),
+            *[_address_option(process) for process in processes],
+            *_place_options(),
+        ]:
+            wrapped = option(wrapped)
+        return wrapped
 
     return decorate
+
+
+def _instance(
+    place: ChosenPlace, addresses: dict[str, str | None], files: dict[str, Path | None], tls_ca: Path | None
+) -> Instance:
+    """What the options say, and for the rest the context."""
+    context = place.context
+    known = {process: getattr(context, _option(process), None) for process in PROCESSES}
+    key_files = {name: Path(path) for name in KEYS if (path := getattr(context, name, None))}
+    authority = tls_ca or (Path(context.tls_ca) if context and context.tls_ca else None)
+    return Instance(
+        place.data,
+        place.config,
+        {process: value for process, value in (known | _given(addresses)).items() if value},
+        key_files | _given(files),
+        authority,
+        context,
+    )
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _place_options() -> list[Callable]:
+    data = "Use the `up` of data directory DIR (default: $PENSTOCK_DATA, the context, ./.penstock)."
+    return [
+        click.option("--config", metavar="URL",
+            help="Use the configuration store at URL (default: $PENSTOCK_CONFIG, the context, that of DIR)."),
+        click.option("--data", type=click.Path(path_type=Path), metavar="DIR", help=data),
+        click.option("--context", metavar="NAME", shell_complete=completing.contexts,
+            help="Use this context (default: $PENSTOCK_CONTEXT, the selected one)."),
+    ]  # fmt: skip
+
+
+def _address_option(process: str) -> Callable:
+    text = f"Use this {process.replace('_', ' ')} (default: that of the context or of DIR)."
+    return click.option(f"--{_option(process)}", metavar="HOST:PORT", help=text)
+
+
+def _tls_option() -> Callable:
+    text = "Speak TLS, and accept the proxy's certificate from the authorities in FILE, PEM (default: the context's)."
+    return click.option("--tls-ca", type=click.Path(path_type=Path), metavar="FILE", help=text)
+
+
+def _key_option(name: str) -> Callable:
+    option = f"--{name.replace('_', '-')}"
+    text = f"Read the {name.replace('_', ' ')} from FILE (default: that of the context or of DIR)."
+    return click.option(option, type=click.Path(path_type=Path), metavar="FILE", help=text)
 
 
 def _option(process: str) -> str:

@@ -1,4 +1,4 @@
-"""-o table|json: output for people or scripts."""
+"""-o table|json, and where they are offered wide and yaml: output for people or scripts."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -9,14 +9,24 @@ import click
 Row = dict[str, Any]
 
 
-def output_option(command: Callable) -> Callable:
-    return click.option(
-        "-o",
-        "--output",
-        type=click.Choice(["table", "json"]),
-        default="table",
-        help="Print for people (table, the default) or for scripts (json).",
-    )(command)
+def output_option(command: Callable | None = None, *, wide: bool = False) -> Callable:
+    """The option -o, as a decorator or a maker of one.
+
+    Args:
+        wide: the command has more columns than fit into 80 characters, and shows all of them with -o wide.
+    """
+
+    def decorate(decorated: Callable) -> Callable:
+        more, kinds = (", with all columns (wide)", "json, yaml") if wide else ("", "json")
+        return click.option(
+            "-o",
+            "--output",
+            type=click.Choice(["table", "wide", "json", "yaml"] if wide else ["table", "json"]),
+            default="table",
+            help=f"Print for people (table, the default){more}, or for scripts ({kinds}).",
+        )(decorated)
+
+    return decorate if command is None else decorate(command)
 
 
 def show_rows(rows: Sequence[Row], columns: Sequence[str], output: str) -> None:

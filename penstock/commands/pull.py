@@ -78,7 +78,7 @@ def pull(
     penstock pull orders --group peek --max 10 --no-ack
     """
     identity = choose(instance, app, key_id, secret_file)
-    with ProxyLink("pull", instance.address("consumer_proxy")) as link:
+    with ProxyLink("pull", instance.address("consumer_proxy"), instance.tls_ca) as link:
         puller = Puller(link, identity, group, [*topics, *words] or None, ack)
         try:
             with noted_interrupts() as is_interrupted:

@@ -76,7 +76,7 @@ def send(
     common = {"topic": topic, "key": key, "tag": tag, "properties": _properties(properties) or None}
     identity = choose(instance, app, key_id, secret_file)
     shown = 0
-    with ProxyLink("send", instance.address("producer_proxy")) as link:
+    with ProxyLink("send", instance.address("producer_proxy"), instance.tls_ca) as link:
         for bodies in _batches(pieces):
             results = _send_until(
                 link, identity, [Message(body=body, **common) for body in bodies], durability, timeout

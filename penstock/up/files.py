@@ -20,6 +20,7 @@ def describe(plan: UpPlan, children: Iterable[Child]) -> dict[str, Any]:
     """Addresses, paths and pids. A child's port is the one that it announced."""
     facts: dict[str, Any] = {}
     pids, ops = {"up": os.getpid()}, {}
+    children = list(children)
     for child in children:
         port = child.facts.get("port", plan.ports.get(child.name))
         facts[child.name] = {"host": child.facts.get("host", plan.host), "port": port}
@@ -39,7 +40,8 @@ def describe(plan: UpPlan, children: Iterable[Child]) -> dict[str, Any]:
     }  # fmt: skip
     if plan.later is not None and plan.later.name not in pids:
         places[LATER] = plan.later.name
-    return {**facts, "ops": ops, **places, "pids": pids}
+    restarts = {child.name: child.restarts for child in children}
+    return {**facts, "ops": ops, **places, "pids": pids, "restarts": restarts}
 
 
 def write_all(plan: UpPlan, children: Iterable[Child]) -> None:

@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import re
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,14 @@ from common.config import open_store
 from common.config.store import ConfigStore
 from engine.client.admin import AdminClient, AdminError
 from engine.link.errors import LinkError
+from penstock.overview.pages import BUILD
 from penstock.up.ops_page import PAGE_S_MAX
 
 PROXIES = ("producer_proxy", "consumer_proxy")
 BREAKER_STATES = {"0.0": "closed", "1.0": "half-open", "2.0": "open"}
 BREAKER_LINE = re.compile(r'penstock_breaker_state\{broker_group="([^"]+)"\} (\S+)')
-GROUPS_MAX = 100
+GROUPS_MAX = 10_000
+LAG_S_MAX = 2.0  # groups whose turn has not come by then are counted only
 TOPICS_MAX = 10_000
 
 
@@ -68,15 +71,33 @@ def breakers(facts: dict[str, Any], name: str) -> dict[str, str]:
 
 def process(name: str, facts: dict[str, Any]) -> dict[str, Any]:
     pid = facts["pids"][name]
-    shown = {"name": name, "pid": pid, "rss_mib": round(rss_bytes(pid) / (1 << 20), 1)}
+    shown = {"name": name, "pid": pid, "rss_mib": round(rss_bytes(pid) / (1 << 20), 1), "up_s": up_s(pid)}
+    if name in facts.get("restarts", {}):
+        shown["restarts"] = facts["restarts"][name]
     if name in facts["ops"]:
         place = facts[name]
         found = page(place["host"], facts["ops"][name], "/readyz", shown="all")
         ready, notes = readiness(found)
         shown |= {"listen": f"{place['host']}:{place['port']}", "ops_port": facts["ops"][name], "ready": ready}
+        shown["version"] = version_of(page(place["host"], facts["ops"][name], "/metrics", shown="all"))
         if notes:
             shown["notes"] = notes
     return shown
+
+
+def version_of(metrics: str) -> str:
+    """The version that a process runs, from its page of metrics; empty for one that does not tell."""
+    found = BUILD.search(metrics)
+    return found[1] if found else ""
+
+
+def up_s(pid: int) -> float | None:
+    """How long a process has been running; None for one that has ended."""
+    try:
+        began_ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, IndexError, ValueError):
+        return None
+    return round(time.clock_gettime(time.CLOCK_BOOTTIME) - began_ticks / os.sysconf("SC_CLK_TCK"), 1)
 
 
 def readiness(found: str) -> tuple[str, dict[str, str]]:
@@ -129,6 +150,11 @@ def engine(facts: dict[str, Any], name: str) -> dict[str, Any]:
     with AdminClient((place["host"], place["port"]), key, timeout_s=PAGE_S_MAX) as admin:
         state = admin.ask("status")
         topics = admin.ask("topics", limit=TOPICS_MAX)["topics"]
-        groups = admin.ask("groups", limit=GROUPS_MAX)["groups"]
-        lags = {name: sum(row["lag"] for row in admin.ask("lag", group=name)["queues"]) for name in groups}
-    return {"status": state, "topics": len(topics), "topics_more": len(topics) == TOPICS_MAX, "group_lag": lags}
+        groups, end_s = admin.ask("groups", limit=GROUPS_MAX)["groups"], time.monotonic() + LAG_S_MAX
+        lags: dict[str, int] = {}
+        for group in groups:
+            if time.monotonic() >= end_s:
+                break
+            lags[group] = sum(row["lag"] for row in admin.ask("lag", group=group)["queues"])
+    more = len(topics) == TOPICS_MAX
+    return {"status": state, "topics": len(topics), "topics_more": more, "groups": len(groups), "group_lag": lags}

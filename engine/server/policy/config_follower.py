@@ -31,13 +31,13 @@ class ConfigFollower:
 
     def __init__(self, url: str | None, snapshot: Path) -> None:
         self.view: ConfigView | None = None
-        self._url, self._snapshot, self._process = url, snapshot, ""
+        self._url, self._snapshot, self._process, self._ops_port = url, snapshot, "", 0
         self.store: ConfigStore | None = None
         self._opening: gevent.Greenlet | None = None
 
-    def start(self, process: str) -> None:
-        """Begin; the applied version is reported under the name `process`."""
-        self._process = process
+    def start(self, process: str, ops_port: int = 0) -> None:
+        """Begin; the applied version is reported under the name `process`, with the port of its operator's pages."""
+        self._process, self._ops_port = process, ops_port
         if self._url:
             self._opening = gevent.spawn(self._open, self._url)
 
@@ -56,6 +56,7 @@ class ConfigFollower:
             try:
                 self.store = self.store or open_store(url)
                 self.view = ConfigView(self.store, self._snapshot, process=self._process)
+                self.view.own_report.tell_pages(self._ops_port)
             except (ConfigError, OSError) as error:
                 if not told:
                     log.warning("config=%s: cannot be read: %s: retry every %g s", url, error, RETRY_S)

@@ -1,0 +1,73 @@
+"""Completion of names in a shell: of contexts, topics, groups and applications.
+
+It takes a bounded time, and completes nothing where the configuration is away.
+"""
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import click
+
+from common.config import open_store
+from penstock.commands.contexts import choose_place, load
+from penstock.up.files import read_running
+
+ANSWER_S_MAX = 1.0
+NAMES_MAX = 200
+
+Completer = Callable[[click.Context, click.Parameter, str], list[str]]
+
+
+def contexts(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:
+    """Names of the user's contexts."""
+    return _bounded(lambda: [name for name in sorted(load().contexts) if name.startswith(begun)])
+
+
+def names_of(*kinds: str) -> Completer:
+    """A completer of the names that the configuration defines, of these kinds."""
+
+    def complete(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:
+        return _bounded(lambda: _defined(context.params, kinds, begun))
+
+    return complete
+
+
+topics, all_topics = names_of("topic"), names_of("topic", "family")
+groups, applications = names_of("group"), names_of("application")
+
+
+def _defined(options: dict[str, Any], kinds: Iterable[str], begun: str) -> list[str]:
+    place = choose_place(_path(options.get("data")), options.get("config"), options.get("context"), os.environ)
+    url = place.config or (read_running(place.data) or {}).get("config")
+    if url is None:
+        if not (place.data / "config").is_dir():
+            return []
+        url = (place.data / "config").absolute().as_uri()
+    with closing(open_store(url)) as store:
+        return sorted({name for kind in kinds for name in store.names(kind, begun, limit=NAMES_MAX)})[:NAMES_MAX]
+
+
+def _path(value: Any) -> Path | None:
+    return None if value is None else Path(value)
+
+
+def _bounded(find: Callable[[], list[str]]) -> list[str]:
+    """What `find` gives within ANSWER_S_MAX; nothing when it takes longer or fails."""
+    found: list[str] = []
+
+    def run() -> None:
+        try:
+            found.extend(find())
+        except Exception:  # a shell that completes shows no error
+            found.clear()
+
+    logging.disable(logging.CRITICAL)
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(ANSWER_S_MAX)
+    return [] if thread.is_alive() else found
