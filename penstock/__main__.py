@@ -9,6 +9,8 @@ from importlib import import_module
 
 import click
 
+from penstock.commands.suggestions import SuggestingGroup
+
 # name → (module, its command's name there, one line for the overview)
 COMMANDS = {
     "up": ("up", "command", "Start everything on one machine."),
@@ -41,11 +43,12 @@ COMMANDS = {
     "controller": ("controller", "command", "Run one controller process of broker groups with replicas."),
     "kafka-bridge": ("kafka_bridge", "command", "Run one bridge process to Kafka clusters."),
     "console": ("console", "command", "Serve the web console."),
+    "help": ("help", "command", "Show the help of a command."),
     "completion": ("completion", "command", "Print the completion script for bash, zsh or fish."),
 }
 
 
-class LazyGroup(click.Group):
+class LazyGroup(SuggestingGroup):
     """A group that has its commands' names and one-line texts without importing them."""
 
     def list_commands(self, context: click.Context) -> list[str]:
@@ -62,15 +65,22 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, text) for name, (_, _, text) in COMMANDS.items()])
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="penstock", message="%(prog)s %(version)s")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Penstock: a message gateway in front of its own message engine. `penstock up --demo` runs a demonstration.
 
     \b
-    Exit codes: 0 done, 1 failed, 2 wrong usage or value, 3 not found, 4 conflict with the present state (also: the data
-    directory is in use), 5 unavailable, try again later.
+    Exit codes: 0 done, 1 failed, 2 wrong usage or value, 3 not found,
+    4 conflict with the present state (also: the data directory is in use),
+    5 unavailable, try again later.
     """
+    if context.invoked_subcommand is None:
+        from penstock.commands.next_steps import next_steps  # no other command needs it
+
+        click.echo(next_steps())
+        click.echo(context.get_help())
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ from common.admin.applications import ApplicationSettings, Grants, NewKey
 from common.config.definitions import DEAD_LETTERS, PULL_GROUP, PULL_TOPIC, SEND, ApplicationDefinition
 from common.config.setting import table_of
 from common.quoting import listed
+from penstock.commands import completing
 from penstock.commands.exits import CommandError, CommandGroup
 from penstock.commands.instance import Instance, administration, instance_options, warn_unreadable
 from penstock.commands.key_ages import last_used
@@ -86,7 +87,7 @@ def create(instance: Instance, name: str, grants: Grants, output: str) -> None:
 
 
 @app.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completing.applications)
 @output_option
 @instance_options()
 def rotate(instance: Instance, name: str, output: str) -> None:
@@ -97,7 +98,7 @@ def rotate(instance: Instance, name: str, output: str) -> None:
 
 
 @app.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completing.applications)
 @click.argument("key_id")
 @output_option
 @instance_options()
@@ -114,7 +115,7 @@ def revoke(instance: Instance, name: str, key_id: str, output: str) -> None:
 
 
 @app.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completing.applications)
 @grant_options
 @output_option
 @instance_options()
@@ -130,7 +131,7 @@ def grant(instance: Instance, name: str, grants: Grants, output: str) -> None:
 
 
 @app.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completing.applications)
 @grant_options
 @output_option
 @instance_options()
@@ -143,7 +144,7 @@ def ungrant(instance: Instance, name: str, grants: Grants, output: str) -> None:
 
 
 @app.command("set")
-@click.argument("name")
+@click.argument("name", shell_complete=completing.applications)
 @settings_options(ApplicationSettings)
 @output_option
 @instance_options()
@@ -173,7 +174,7 @@ def list_command(instance: Instance, prefix: str, after: str, limit: int, output
 
 
 @app.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completing.applications)
 @output_option
 @instance_options("engine")
 def show(instance: Instance, name: str, output: str) -> None:
@@ -215,7 +216,7 @@ def _utc(at_ms: int) -> str:
 
 
 @app.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completing.applications)
 @output_option
 @instance_options()
 def delete(instance: Instance, name: str, output: str) -> None:

@@ -70,4 +70,7 @@ def _bounded(find: Callable[[], list[str]]) -> list[str]:
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(ANSWER_S_MAX)
-    return [] if thread.is_alive() else found
+    if thread.is_alive():
+        return []  # it goes on in silence until this process ends, which is at once
+    logging.disable(logging.NOTSET)
+    return found

@@ -1,6 +1,6 @@
 """Requests of commands to the engines of all broker groups."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -10,7 +10,9 @@ from engine.client.joined import JoinedLink
 from engine.link.errors import LinkError
 from penstock.commands.exits import CommandError, code_for_contract
 from penstock.commands.instance import Instance
+from penstock.commands.suggestions import did_you_mean
 
+NAMES_MAX = 2_000
 NOT_HERE = (
     Code.UNKNOWN_TOPIC,
     Code.UNKNOWN_GROUP,
@@ -69,6 +71,19 @@ def ask_all(instance: Instance, verb: str, **options: Any) -> dict[str, dict[str
                 if not isinstance(cause, AdminError) or cause.code not in NOT_HERE:
                     raise
                 unknown = error
-    if not answers and unknown is not None:
-        raise unknown
+        if not answers and unknown is not None:
+            raise CommandError(f"{unknown}{name_there(engines, options)}", unknown.exit_code)
     return answers
+
+
+def name_there(engines: Mapping[str, AdminClient], options: Mapping[str, Any]) -> str:
+    """The end of the error of a name that no engine knows: those that they know and that are like it."""
+    for option, verb in (("group", "groups"), ("topic", "topics")):
+        name = options.get(option)
+        for engine in engines.values() if name else ():
+            found = engine.ask(verb, prefix=str(name)[:1], limit=NAMES_MAX)[verb]
+            names = [each if isinstance(each, str) else each["name"] for each in found]
+            if str(name) not in names:
+                hint = did_you_mean(str(name), names)
+                return f": {hint}" if hint else ""
+    return ""

@@ -13,6 +13,7 @@ from common.admin.errors import StateConflict
 from common.config.errors import EntryNotFound, InvalidEntry, StoreUnavailable, VersionConflict
 from common.errors import PenstockError
 from common.filter.errors import FilterError
+from penstock.commands.suggestions import SuggestingGroup, with_hint
 
 FAILED, USAGE, NOT_FOUND, CONFLICT, UNAVAILABLE = 1, 2, 3, 4, 5
 
@@ -48,6 +49,12 @@ def code_for_contract(code: int) -> int:
 class Command(click.Command):
     """A command that ends with one of these codes and never with a traceback (except under PENSTOCK_DEBUG)."""
 
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(context, args)
+        except click.BadParameter as error:
+            raise with_hint(error) from error
+
     def invoke(self, context: click.Context) -> Any:
         try:
             return super().invoke(context)
@@ -68,5 +75,5 @@ def _end(context: click.Context, error: Exception, code: int) -> None:
     context.exit(code)
 
 
-class CommandGroup(click.Group):
+class CommandGroup(SuggestingGroup):
     command_class = Command

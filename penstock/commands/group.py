@@ -8,6 +8,7 @@ from common.admin import groups
 from common.admin.administrator import Administrator
 from common.admin.groups import GroupSettings
 from common.config.definitions import GroupDefinition
+from penstock.commands import completing
 from penstock.commands.dead_letters import dead_letters
 from penstock.commands.exits import NOT_FOUND, USAGE, CommandError, CommandGroup
 from penstock.commands.instance import Instance, administration, instance_options, note, warn_unreadable
@@ -67,7 +68,7 @@ def list_command(instance: Instance, prefix: str, after: str, limit: int, output
 
 
 @group.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completing.groups)
 @output_option
 @instance_options()
 def show(instance: Instance, name: str, output: str) -> None:
@@ -78,7 +79,7 @@ def show(instance: Instance, name: str, output: str) -> None:
 
 
 @group.command("set")
-@click.argument("name")
+@click.argument("name", shell_complete=completing.groups)
 @settings_options(GroupSettings)
 @output_option
 @instance_options()
@@ -94,7 +95,7 @@ def set_command(instance: Instance, name: str, output: str, settings: GroupSetti
 
 
 @group.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completing.groups)
 @click.option("--progress", is_flag=True, help="Delete the group's position at the engines, too, if it has one.")
 @output_option
 @instance_options("engine")
@@ -133,8 +134,8 @@ def unused(instance: Instance, days: int, output: str) -> None:
 
 
 @group.command()
-@click.argument("name")
-@click.option("--topic", metavar="TOPIC", help="Show only this topic.")
+@click.argument("name", shell_complete=completing.groups)
+@click.option("--topic", metavar="TOPIC", shell_complete=completing.topics, help="Show only this topic.")
 @output_option
 @instance_options("engine")
 def lag(instance: Instance, name: str, topic: str | None, output: str) -> None:
@@ -150,8 +151,10 @@ def lag(instance: Instance, name: str, topic: str | None, output: str) -> None:
 
 
 @group.command()
-@click.argument("name")
-@click.option("--topic", required=True, metavar="TOPIC", help="Move the position on this topic.")
+@click.argument("name", shell_complete=completing.groups)
+@click.option(
+    "--topic", required=True, metavar="TOPIC", shell_complete=completing.topics, help="Move the position on this topic."
+)
 @click.option(
     "--to",
     required=True,
@@ -180,7 +183,7 @@ def reset(instance: Instance, name: str, topic: str, to: str, queue: int | None,
 
 
 @group.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completing.groups)
 @output_option
 @instance_options()
 def pause(instance: Instance, name: str, output: str) -> None:
@@ -189,7 +192,7 @@ def pause(instance: Instance, name: str, output: str) -> None:
 
 
 @group.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completing.groups)
 @output_option
 @instance_options()
 def resume(instance: Instance, name: str, output: str) -> None:

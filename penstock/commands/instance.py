@@ -21,7 +21,7 @@ from common.config.store import ConfigStore
 from common.secret_file import secret_fault
 from engine.client.admin import AdminClient, AdminError
 from engine.link.errors import LinkError
-from penstock.commands import completing, discovery
+from penstock.commands import completing, discovery, name_hints
 from penstock.commands.contexts import ChosenPlace, ConnectionContext, choose_place
 from penstock.commands.exits import UNAVAILABLE, USAGE, CommandError
 from penstock.up.directory import ADMIN_KEY, CLUSTER_KEY
@@ -181,7 +181,8 @@ def administration(instance: Instance, *, changes: bool = False, risk: str = "")
     With `changes` it ends when every expected process has applied them, or warns after APPLIED_S_MAX, with the `risk`.
     """
     with open_config(instance) as store:
-        yield Administrator(store, f"cli:{_user()}@{socket.gethostname()}")
+        with name_hints.added(store):
+            yield Administrator(store, f"cli:{_user()}@{socket.gethostname()}")
         if changes:
             late = wait_applied(store, store.version(), APPLIED_S_MAX)
             if late:

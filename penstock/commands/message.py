@@ -9,6 +9,7 @@ import click
 from common.contract import Message, decode_struct
 from engine.client import lookup
 from engine.client.lookup import Stored
+from penstock.commands import completing
 from penstock.commands.engines import joined
 from penstock.commands.exits import NOT_FOUND, CommandError, CommandGroup
 from penstock.commands.instance import Instance, instance_options
@@ -21,7 +22,9 @@ TABLE_BODY_CHARS = 60
 ASK_TIMEOUT_S = 30.0
 
 
-topic_option = click.option("--topic", "-t", required=True, metavar="TOPIC", help="Search this topic.")
+topic_option = click.option(
+    "--topic", "-t", required=True, metavar="TOPIC", shell_complete=completing.topics, help="Search this topic."
+)
 limit_option = click.option(
     "--limit",
     type=click.IntRange(1, 10_000),

@@ -11,6 +11,7 @@ import click
 
 from common.contract import Ack, Delivery, PullRequest, PullResponse
 from common.proxy_link import ProxyLink
+from penstock.commands import completing
 from penstock.commands.exits import Command, CommandError, code_for_contract
 from penstock.commands.identity import Identity, choose, identity_options
 from penstock.commands.instance import Instance, instance_options
@@ -22,14 +23,22 @@ FOLLOW_WAIT_MS = 10_000
 
 
 @click.command(cls=Command)
-@click.argument("words", nargs=-1, metavar="[TOPIC]...")
-@click.option("--group", "-g", required=True, metavar="GROUP", help="Pull as this group; its first pull creates it.")
+@click.argument("words", nargs=-1, metavar="[TOPIC]...", shell_complete=completing.topics)
+@click.option(
+    "--group",
+    "-g",
+    required=True,
+    metavar="GROUP",
+    shell_complete=completing.groups,
+    help="Pull as this group; its first pull creates it.",
+)
 @click.option(
     "--topic",
     "-t",
     "topics",
     multiple=True,
     metavar="TOPIC",
+    shell_complete=completing.topics,
     help="Pull from this topic; repeatable (default: the topics of the group's definition).",
 )
 @click.option(

@@ -3,14 +3,15 @@
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
-from common.contract import Durability, Message, SendRequest, SendResult
+from common.contract import Code, Durability, Message, SendRequest, SendResult
 from common.proxy_link import ProxyLink
+from penstock.commands import completing, name_hints
 from penstock.commands.exits import USAGE, Command, CommandError, code_for_contract
 from penstock.commands.identity import Identity, choose, identity_options
 from penstock.commands.instance import Instance, instance_options
@@ -24,8 +25,14 @@ BACK_OFF_S = 0.2
 
 
 @click.command(cls=Command)
-@click.argument("words", nargs=-1, metavar="[TOPIC] [BODY]")
-@click.option("--topic", "-t", metavar="TOPIC", help="Send to this topic (default: the first argument).")
+@click.argument("words", nargs=-1, metavar="[TOPIC] [BODY]", shell_complete=completing.topics)
+@click.option(
+    "--topic",
+    "-t",
+    metavar="TOPIC",
+    shell_complete=completing.topics,
+    help="Send to this topic (default: the first argument).",
+)
 @click.option("--key", metavar="KEY", help="Send with this key; equal keys go to one queue.")
 @click.option("--tag", metavar="TAG", help="Send with this tag, for filters.")
 @click.option(
@@ -84,7 +91,7 @@ def send(
             if not quiet:
                 _show([result for result in results if result.code < STORED], output, header=not shown)
                 shown += len(results)
-            _check(results)
+            _check(results, lambda: name_hints.of_topic(instance, str(topic)))
 
 
 def _what(words: tuple[str, ...], topic: str | None, lines: bool) -> tuple[str, Iterable[list[bytes]]]:
@@ -173,11 +180,12 @@ def _send(
     return link.call(request, timeout_s + 1.0, empty=SendRequest(credential, [])).results
 
 
-def _check(results: list[SendResult]) -> None:
+def _check(results: list[SendResult], hint: Callable[[], str] = str) -> None:
     bad = [result for result in results if result.code >= STORED]
     if bad:
         count = f"{len(bad)} of {len(results)} messages not stored: " if len(results) > 1 else ""
-        raise CommandError(f"{count}{bad[0].error or f'code {bad[0].code}'}", code_for_contract(bad[0].code))
+        more = hint() if bad[0].code == Code.UNKNOWN_TOPIC else ""
+        raise CommandError(f"{count}{bad[0].error or f'code {bad[0].code}'}{more}", code_for_contract(bad[0].code))
 
 
 def _show(results: list[SendResult], output: str, header: bool) -> None:

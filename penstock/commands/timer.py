@@ -9,6 +9,7 @@ import click
 from common.contract import Code
 from engine.client import timers
 from engine.client.admin import AdminClient, AdminError
+from penstock.commands import completing
 from penstock.commands.engines import connected, named
 from penstock.commands.exits import NOT_FOUND, CommandError, CommandGroup
 from penstock.commands.instance import Instance, instance_options
@@ -29,7 +30,7 @@ def timer() -> None:
 
 
 @timer.command("list")
-@click.option("--topic", metavar="TOPIC", help="List only messages of this topic.")
+@click.option("--topic", metavar="TOPIC", shell_complete=completing.topics, help="List only messages of this topic.")
 @click.option(
     "--limit",
     type=click.IntRange(1, 100_000),
@@ -87,7 +88,9 @@ def row(timer: dict[str, Any]) -> dict[str, Any]:
 
 @timer.command()
 @click.argument("id")
-@click.option("--topic", required=True, metavar="TOPIC", help="Cancel a message of this topic.")
+@click.option(
+    "--topic", required=True, metavar="TOPIC", shell_complete=completing.topics, help="Cancel a message of this topic."
+)
 @output_option
 @instance_options("engine")
 def cancel(instance: Instance, id: str, topic: str, output: str) -> None:

@@ -12,7 +12,7 @@ from common.config.checks import is_family
 from common.config.definitions import CopyInDefinition, TopicDefinition
 from common.config.errors import EntryNotFound
 from common.config.text_values import KAFKA_HOME
-from penstock.commands import progress
+from penstock.commands import completing, progress
 from penstock.commands.auto_created import auto_created, auto_created_if_reachable
 from penstock.commands.exits import CONFLICT, NOT_FOUND, CommandError, CommandGroup
 from penstock.commands.instance import Instance, administration, instance_options, note, warn_unreadable
@@ -187,7 +187,7 @@ def count_created(instance: Instance, prefix: str) -> dict[str, int]:
 
 
 @topic.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completing.all_topics)
 @output_option
 @instance_options("engine")
 def show(instance: Instance, name: str, output: str) -> None:
@@ -218,7 +218,7 @@ def state_of_copy(instance: Instance, admin: Administrator, topic: TopicDefiniti
 
 
 @topic.command("set")
-@click.argument("name")
+@click.argument("name", shell_complete=completing.all_topics)
 @click.option("--force", is_flag=True, help="Add queues also when the order by key of a group breaks.")
 @settings_options(TopicSettings)
 @output_option
@@ -268,7 +268,7 @@ def refuse_backlogs(instance: Instance, topic: str, old: int, new: int) -> None:
 
 
 @topic.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completing.all_topics)
 @click.option("--force", is_flag=True, help="Delete a family also when topics of it exist.")
 @output_option
 @instance_options("engine")
@@ -312,7 +312,7 @@ def unused(instance: Instance, days: int, output: str) -> None:
 
 
 @topic.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completing.all_topics)
 @click.option("--yes", is_flag=True, help="Purge without asking.")
 @output_option
 @instance_options("engine")
