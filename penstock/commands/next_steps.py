@@ -6,8 +6,6 @@ from penstock.commands.contexts import choose_place
 from penstock.commands.exits import CommandError
 from penstock.up.files import read_running
 
-STEPS_MAX_COLUMNS = 46
-
 
 def next_steps() -> str:
     """Commands to paste, each with what it does. Connects to nothing."""
@@ -23,7 +21,7 @@ def next_steps() -> str:
 
 
 NOTHING_RUNS = (
-    ("penstock up", "run everything on this machine, until Ctrl-C"),
+    ("penstock up", "run everything here, until Ctrl-C"),
     ("penstock up --demo", "the same, with a file sent through it"),
     ("penstock context add prod --config URL", "work on a deployment elsewhere"),
     ("penstock doctor", "check this machine"),
