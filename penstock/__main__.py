@@ -9,6 +9,7 @@ from importlib import import_module
 
 import click
 
+from penstock.commands.pipes import silence_stdout
 from penstock.commands.suggestions import SuggestingGroup
 
 # name → (module, its command's name there, one line for the overview)
@@ -30,6 +31,8 @@ COMMANDS = {
     "gate": ("gate", "command", "Limit what every producer proxy accepts."),
     "send": ("send", "command", "Send messages from the shell."),
     "pull": ("pull", "command", "Pull messages to the shell."),
+    "request": ("request", "request", "Send a request and print its reply."),
+    "reply": ("request", "reply", "Answer requests, with a text or a program."),
     "message": ("message", "command", "Show stored messages by id, key, time and offset."),
     "status": ("status", "command", "Show processes, ports, memory, topics and lag of a running `up`."),
     "retention": ("retention", "command", "Show why old messages are kept, and accept a clock."),
@@ -100,14 +103,6 @@ def main() -> None:
 def describe(fault: BaseException) -> str:
     text = " ".join(str(fault).split())
     return f"{text or type(fault).__name__} (PENSTOCK_DEBUG=1 shows more)"
-
-
-def silence_stdout() -> None:
-    """Discard further output.
-
-    The reader of the pipe (`| head`) has closed it, and Python must not report that at exit.
-    """
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ lookup index of them. Otherwise messages are read over the link, a page at a tim
 - An id that a client chose can be anywhere: all queues are read from a time on that the caller names.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from heapq import merge
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
@@ -73,6 +73,28 @@ def since(link: Link, topic: str, from_ms: int, limit: int) -> list[Stored]:
     page = max(PAGE_LEAST, min(limit, 2 * limit // count))
     found = (_read(link, ReadPosition(topic, queue, at_time_ms=from_ms), page) for queue in range(count))
     return list(islice(merge(*found), limit))
+
+
+def bounds(link: Link, topic: str) -> dict[int, tuple[int, int]]:
+    """First offset and end of each queue. Raises AdminError when the engine does not have the topic."""
+    found = {}
+    for queue in range(queues(link, topic)):
+        report, _ = _page(link, ReadPosition(topic, queue), 1)
+        if report.min_offset is None or report.end_offset is None:
+            raise AdminError(
+                report.code, report.error or f"topic={topic} queue={queue}: the engine reported no offsets"
+            )
+        found[queue] = (report.min_offset, report.end_offset)
+    return found
+
+
+def stream(link: Link, starts: Sequence[ReadPosition]) -> Iterator[Stored]:
+    """The messages of queues, each from its position to its end as of now, in the order of their times.
+
+    One page per queue is in memory at once.
+    """
+    page = max(PAGE_LEAST, PAGE_MESSAGES // max(len(starts), 1))
+    return merge(*(_read(link, position, page) for position in starts))
 
 
 def by_key(

@@ -1,5 +1,6 @@
 """Requests of commands to the engines of all broker groups."""
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -13,6 +14,7 @@ from penstock.commands.instance import Instance
 from penstock.commands.suggestions import did_you_mean
 
 NAMES_MAX = 2_000
+UNKNOWN_TOPIC = re.compile(r"topic=(\S+): ")
 NOT_HERE = (
     Code.UNKNOWN_TOPIC,
     Code.UNKNOWN_GROUP,
@@ -52,7 +54,13 @@ def named(name: str) -> Iterator[None]:
 def joined(instance: Instance, timeout_s: float = 5.0) -> Iterator["AdminClient | JoinedLink"]:
     """All engines as one, for queries of stored messages. Their errors become the command's."""
     with connected(instance, timeout_s, for_reads=True) as engines, named("main"):
-        yield JoinedLink(engines) if len(engines) > 1 else next(iter(engines.values()))
+        try:
+            yield JoinedLink(engines) if len(engines) > 1 else next(iter(engines.values()))
+        except AdminError as error:
+            topic = UNKNOWN_TOPIC.match(str(error))
+            if error.code != Code.UNKNOWN_TOPIC or topic is None:
+                raise
+            raise AdminError(error.code, f"{error}{name_there(engines, {'topic': topic[1]})}") from error
 
 
 def ask_all(instance: Instance, verb: str, **options: Any) -> dict[str, dict[str, Any]]:

@@ -13,6 +13,7 @@ from common.admin.errors import StateConflict
 from common.config.errors import EntryNotFound, InvalidEntry, StoreUnavailable, VersionConflict
 from common.errors import PenstockError
 from common.filter.errors import FilterError
+from penstock.commands.pipes import silence_stdout
 from penstock.commands.suggestions import SuggestingGroup, with_hint
 
 FAILED, USAGE, NOT_FOUND, CONFLICT, UNAVAILABLE = 1, 2, 3, 4, 5
@@ -61,8 +62,9 @@ class Command(click.Command):
         except CommandError as error:
             _end(context, error, error.exit_code)
         except (PenstockError, ConnectionError, TimeoutError) as error:
-            if isinstance(error, BrokenPipeError):
-                raise  # the reader of our output has closed it
+            if isinstance(error, BrokenPipeError):  # the reader of our output has closed it, and wants no more
+                silence_stdout()
+                context.exit(0)
             _end(context, error, next((code for kind, code in CODES.items() if isinstance(error, kind)), FAILED))
 
 

@@ -1,7 +1,6 @@
 """`penstock message`: stored messages by id, key, time and offset. Nothing is leased and no group's position moves."""
 
 import json
-from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -12,9 +11,11 @@ from engine.client.lookup import Stored
 from penstock.commands import completing
 from penstock.commands.engines import joined
 from penstock.commands.exits import NOT_FOUND, CommandError, CommandGroup
+from penstock.commands.figures import utc
 from penstock.commands.instance import Instance, instance_options
+from penstock.commands.message_lines import shown_body
 from penstock.commands.output import output_option, show_rows
-from penstock.commands.pull import shown_body
+from penstock.commands.tail import tail
 from penstock.commands.times import TimeType
 
 COLUMNS = ("queue", "offset", "stored_at", "id", "key", "tag", "body")
@@ -39,6 +40,7 @@ def message() -> None:
     """Show stored messages by id, key, time and offset. Nothing is leased and no group's position moves.
 
     \b
+    penstock message tail orders -f
     penstock message show 0197d2c4a1b05f3e9d7c21aa00000001 --topic orders
     penstock message show order-17 --topic orders --from 2h
     penstock message find --topic orders --key customer-9 --from 1d
@@ -109,6 +111,9 @@ def browse(instance: Instance, topic: str, queue: int, offset: int, limit: int, 
     show_messages(found, output)
 
 
+message.add_command(tail)
+
+
 def tell(sentence: str) -> None:
     """Print a sentence on stderr, apart from the output."""
     click.echo(sentence, err=True)
@@ -132,7 +137,7 @@ def row(stored: Stored) -> dict[str, Any]:
         "offset": stored.offset,
         "id": stored.id,
         "stored_at_ms": stored.stored_at_ms,
-        "stored_at": datetime.fromtimestamp(stored.stored_at_ms / 1000, UTC).isoformat(timespec="milliseconds"),
+        "stored_at": utc(stored.stored_at_ms),
         "key": decoded.key,
         "tag": decoded.tag,
         "properties": decoded.properties or {},

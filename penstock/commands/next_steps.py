@@ -22,7 +22,7 @@ def next_steps() -> str:
 
 NOTHING_RUNS = (
     ("penstock up", "run everything here, until Ctrl-C"),
-    ("penstock up --demo", "the same, with a file sent through it"),
+    ("penstock up --demo", "the same, with a file sent through"),
     ("penstock context add prod --config URL", "work on a deployment elsewhere"),
     ("penstock doctor", "check this machine"),
 )

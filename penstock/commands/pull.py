@@ -1,11 +1,8 @@
 """`penstock pull`: pull messages to the shell."""
 
-import base64
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -16,6 +13,8 @@ from penstock.commands.exits import Command, CommandError, code_for_contract
 from penstock.commands.identity import Identity, choose, identity_options
 from penstock.commands.instance import Instance, instance_options
 from penstock.commands.interrupts import noted_interrupts
+from penstock.commands.message_lines import Line, line_of, of_delivery, output_options
+from penstock.commands.times import DurationType
 
 PULL_MAX = 500
 PULL_BYTES_MAX = 8 << 20
@@ -47,20 +46,14 @@ FOLLOW_WAIT_MS = 10_000
 @click.option(
     "--wait",
     "wait_ms",
-    type=click.IntRange(0, 30_000),
+    type=DurationType(0, 30_000, bare="ms"),
     default=1000,
-    metavar="MS",
-    help="Wait this many milliseconds for the first message (default 1000).",
+    metavar="TIME",
+    help="Wait this long for the first message, as 5s; a bare number is in ms (default 1s).",
 )
 @click.option("--follow", "-f", is_flag=True, help="Continue until Ctrl-C.")
 @click.option("--ack/--no-ack", default=True, help="Acknowledge printed messages (default), or have them redelivered.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["body", "table", "json"]),
-    default="body",
-    help="Print bodies (default), a table, or JSON with one line per message.",
-)
+@output_options
 @identity_options
 @instance_options("consumer_proxy")
 def pull(
@@ -73,6 +66,7 @@ def pull(
     follow: bool,
     ack: bool,
     output: str,
+    format_: Line | None,
     app: str | None,
     key_id: str | None,
     secret_file: Path | None,
@@ -84,6 +78,7 @@ def pull(
     \b
     penstock pull orders --group readers
     penstock pull --group readers --topic orders --topic payments --follow -o json
+    penstock pull orders --group readers --format '%o %k %s'
     penstock pull orders --group peek --max 10 --no-ack
     """
     identity = choose(instance, app, key_id, secret_file)
@@ -91,7 +86,9 @@ def pull(
         puller = Puller(link, identity, group, [*topics, *words] or None, ack)
         try:
             with noted_interrupts() as is_interrupted:
-                puller.run(count_max, FOLLOW_WAIT_MS if follow else wait_ms, follow, output, is_interrupted)
+                puller.run(
+                    count_max, FOLLOW_WAIT_MS if follow else wait_ms, follow, line_of(output, format_), is_interrupted
+                )
         except KeyboardInterrupt:
             if not follow:
                 raise
@@ -113,7 +110,7 @@ class Puller:
         self._unserved: dict[str, str] = {}  # topics of the last pull that give nothing, with the reason
 
     def run(
-        self, count_max: int | None, wait_ms: int, follow: bool, output: str,
+        self, count_max: int | None, wait_ms: int, follow: bool, line: Line,
         is_interrupted: Callable[[], bool] = lambda: False,
     ) -> None:  # fmt: skip
         """Pull until there is no more, or `is_interrupted()`. Acknowledges what was printed also when it raises."""
@@ -123,7 +120,7 @@ class Puller:
                 response = self._pull(min(PULL_MAX, left or PULL_MAX), wait_ms)
                 self._tell_topics({each.topic: each.error or "it gives nothing" for each in response.topics or ()})
                 deliveries = response.deliveries
-                self._print(deliveries, output)
+                self._print(deliveries, line)
                 left = None if left is None else left - len(deliveries)
                 if not deliveries and not follow:
                     break
@@ -158,47 +155,12 @@ class Puller:
         for topic in before.keys() - unserved.keys():
             click.echo(f"topic {topic} is served again", err=True)
 
-    def _print(self, deliveries: list[Delivery], output: str) -> None:
+    def _print(self, deliveries: list[Delivery], line: Line) -> None:
         for delivery in deliveries:
-            sys.stdout.buffer.write(LINES[output](delivery) + b"\n")
+            sys.stdout.buffer.write(line(of_delivery(delivery)))
         sys.stdout.buffer.flush()
         if self._ack:
             self._printed = [delivery.receipt for delivery in deliveries]
 
 
-def _body(delivery: Delivery) -> bytes:
-    return delivery.message.body or b""
-
-
-def _table(delivery: Delivery) -> bytes:
-    head = f"{delivery.message.topic}/{delivery.queue}@{delivery.offset}\t{delivery.message.key or '-'}\t"
-    return head.encode() + _body(delivery)
-
-
-def _json(delivery: Delivery) -> bytes:
-    message = delivery.message
-    row: dict[str, Any] = {
-        "topic": message.topic,
-        "queue": delivery.queue,
-        "offset": delivery.offset,
-        "id": delivery.id,
-        "attempt": delivery.attempt,
-        "stored_at_ms": delivery.stored_at_ms,
-        "key": message.key,
-        "tag": message.tag,
-        "properties": message.properties or {},
-        **shown_body(_body(delivery)),
-    }
-    return json.dumps(row).encode()
-
-
-def shown_body(body: bytes) -> dict[str, str]:
-    """The body as a JSON field: text as it is, other bytes in base64."""
-    try:
-        return {"body": body.decode()}
-    except UnicodeDecodeError:
-        return {"body_base64": base64.b64encode(body).decode()}
-
-
-LINES = {"body": _body, "table": _table, "json": _json}
 command = pull

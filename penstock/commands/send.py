@@ -1,11 +1,9 @@
 """`penstock send`: send messages from the shell."""
 
 import json
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -16,9 +14,10 @@ from penstock.commands.exits import USAGE, Command, CommandError, code_for_contr
 from penstock.commands.identity import Identity, choose, identity_options
 from penstock.commands.instance import Instance, instance_options
 from penstock.commands.output import output_option, table
+from penstock.commands.pipes import silence_stdout
+from penstock.commands.send_source import NUMBER, MessagePattern, Pace, batches, of_lines, one_body, repeated
+from penstock.commands.times import DurationType
 
-MESSAGES_MAX = 500
-CALL_BYTES_MAX = 8 << 20
 STORED = 100  # codes below mean that the message is stored
 FOR_NOW = range(200, 300)  # not stored, but the same message may be accepted later
 BACK_OFF_S = 0.2
@@ -40,16 +39,34 @@ BACK_OFF_S = 0.2
 )
 @click.option("--lines", is_flag=True, help="Send each line of stdin as a message.")
 @click.option(
+    "--key-sep", metavar="SEP", help="With --lines: the key is what comes before SEP in a line, as in kcat -K."
+)
+@click.option(
+    "--count", type=click.IntRange(min=1), metavar="N", help="Send N messages; {n} in BODY, KEY and ID counts."
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(0, 1e7, min_open=True),
+    metavar="R",
+    help="Send at most R messages per second (default: as fast as they are stored).",
+)
+@click.option("--id", metavar="ID", help="Send with this id: a second send with it is a duplicate.")
+@click.option(
+    "--delay", "delay_ms", type=DurationType(1), metavar="TIME", help="Deliver not before TIME, as 10m, is over."
+)
+@click.option("--empty", is_flag=True, help="Send a message without a body; without this, an empty stdin is refused.")
+@click.option(
     "--durability",
     type=click.Choice([name.lower() for name in Durability._NAMES_TO_VALUES if name != "TOPIC_DEFAULT"]),
     help="Ask for this durability (default: that of the topic).",
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(0.1, 600),
-    default=5.0,
-    metavar="SECONDS",
-    help="Limit each call, and the retries of messages that may be accepted later (default 5).",
+    "timeout_ms",
+    type=DurationType(100, 600_000, bare="s"),
+    default=5_000,
+    metavar="TIME",
+    help="Limit each call, and the retries of messages that may be accepted later; a bare number is in s (default 5s).",
 )
 @click.option("--quiet", "-q", is_flag=True, help="Print nothing when all messages are stored.")
 @identity_options
@@ -63,8 +80,14 @@ def send(
     tag: str | None,
     properties: tuple[str, ...],
     lines: bool,
+    key_sep: str | None,
+    count: int | None,
+    rate: float | None,
+    id: str | None,
+    delay_ms: int | None,
+    empty: bool,
     durability: str | None,
-    timeout: float,
+    timeout_ms: int,
     quiet: bool,
     app: str | None,
     key_id: str | None,
@@ -76,56 +99,53 @@ def send(
     \b
     penstock send orders 'first message'
     penstock send --topic orders --key customer-7 --property type=new < order.json
+    penstock send orders 'order {n}' --count 1000 --rate 50 --key '{n}'
+    penstock send orders 'pay now' --delay 10m --id reminder-17
     tail -f access.log | penstock send --topic log --lines -q
+    printf 'k1:one\nk2:two\n' | penstock send orders --lines --key-sep :
     PENSTOCK_SECRET=… penstock send --app shop --key-id k-0123456789 --topic orders hello
     """
-    topic, pieces = _what(words, topic, lines)
-    common = {"topic": topic, "key": key, "tag": tag, "properties": _properties(properties) or None}
+    rest = list(words)
+    name = topic or (rest.pop(0) if rest else "")
+    if not name:
+        raise click.UsageError("no topic is given: use penstock send TOPIC [BODY]")
+    pattern = MessagePattern(name, key, tag, parse_properties(properties) or None, id, delay_ms)
+    pieces = _what(pattern, rest, lines, key_sep, count, empty)
+    pace = Pace(rate)
     identity = choose(instance, app, key_id, secret_file)
     shown = 0
     with ProxyLink("send", instance.address("producer_proxy"), instance.tls_ca) as link:
-        for bodies in _batches(pieces):
-            results = _send_until(
-                link, identity, [Message(body=body, **common) for body in bodies], durability, timeout
-            )
+        for messages in batches(pieces, pace.per_call):
+            pace.wait(len(messages))
+            results = _send_until(link, identity, messages, durability, timeout_ms / 1000)
             if not quiet:
-                _show([result for result in results if result.code < STORED], output, header=not shown)
+                quiet = not _show([result for result in results if result.code < STORED], output, header=not shown)
                 shown += len(results)
-            _check(results, lambda: name_hints.of_topic(instance, str(topic)))
+            _check(results, lambda: name_hints.of_topic(instance, name))
 
 
-def _what(words: tuple[str, ...], topic: str | None, lines: bool) -> tuple[str, Iterable[list[bytes]]]:
-    """The topic, and the bodies as they become available."""
-    rest = list(words)
-    if topic is None:
-        if not rest:
-            raise click.UsageError("no topic is given: use penstock send TOPIC [BODY]")
-        topic = rest.pop(0)
-    if lines:
-        if rest:
-            raise click.UsageError("--lines reads stdin: leave out BODY")
-        return topic, _available_lines()
-    if len(rest) > 1:
-        raise click.UsageError("more than one BODY is given: quote a body with spaces")
-    return topic, [[rest[0].encode("utf-8", "surrogateescape") if rest else sys.stdin.buffer.read()]]
+def _what(
+    pattern: MessagePattern, rest: list[str], lines: bool, separator: str | None, count: int | None, empty: bool
+) -> Iterable[list[Message]]:
+    """The messages, as they become available."""
+    if separator == "" or (separator and not lines):
+        raise click.UsageError("--key-sep divides the lines of --lines: use both, and at least one character")
+    if not lines:
+        many = count or 1
+        if pattern.id is not None and NUMBER not in pattern.id and many > 1:
+            raise click.UsageError(
+                f"--id with --count: all but the first would be duplicates: write {NUMBER} in the id"
+            )
+        body = one_body(rest, empty)
+        return repeated(pattern, body, many) if count else [[pattern.made(body, 1)]]
+    if rest:
+        raise click.UsageError("--lines reads stdin: leave out BODY")
+    if count or empty or (pattern.id is not None and NUMBER not in pattern.id):
+        raise click.UsageError(f"--lines goes without --count and --empty, and with an --id that has {NUMBER}")
+    return of_lines(pattern, separator)
 
 
-def _available_lines() -> Iterator[list[bytes]]:
-    """Whole lines of stdin, as many as are available: lines of a slow writer do not wait for a full batch."""
-    stdin: Any = sys.stdin.buffer  # a BufferedReader, whose type leaves read1 out
-    begun: list[bytes] = []  # parts of a line that has no end yet
-    while chunk := stdin.read1(1 << 20):
-        *whole, last = chunk.split(b"\n")
-        if whole:
-            whole[0] = b"".join([*begun, whole[0]])
-            begun = []
-            yield [line.removesuffix(b"\r") for line in whole]
-        begun.append(last)
-    if last := b"".join(begun):
-        yield [last]
-
-
-def _properties(pairs: tuple[str, ...]) -> dict[str, str]:
+def parse_properties(pairs: tuple[str, ...]) -> dict[str, str]:
     found = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -133,21 +153,6 @@ def _properties(pairs: tuple[str, ...]) -> dict[str, str]:
             raise CommandError(f"--property {pair!r}: not a property: use NAME=VALUE", USAGE)
         found[name] = value
     return found
-
-
-def _batches(pieces: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
-    """Calls of at most MESSAGES_MAX messages and CALL_BYTES_MAX bytes; a larger message is a call of its own."""
-    for bodies in pieces:
-        batch: list[bytes] = []
-        size = 0
-        for body in bodies:
-            if batch and (len(batch) == MESSAGES_MAX or size + len(body) > CALL_BYTES_MAX):
-                yield batch
-                batch, size = [], 0
-            batch.append(body)
-            size += len(body)
-        if batch:
-            yield batch
 
 
 def _send_until(
@@ -188,15 +193,23 @@ def _check(results: list[SendResult], hint: Callable[[], str] = str) -> None:
         raise CommandError(f"{count}{bad[0].error or f'code {bad[0].code}'}{more}", code_for_contract(bad[0].code))
 
 
-def _show(results: list[SendResult], output: str, header: bool) -> None:
-    """One line per message; in JSON too, because a stream has no end."""
+def _show(results: list[SendResult], output: str, header: bool) -> bool:
+    """One line per message; in JSON too, because a stream has no end. Returns whether there is still a reader.
+
+    Messages are sent on without one: the exit code says that all are stored.
+    """
     rows = [{"code": each.code, "id": each.id, "queue": each.queue, "offset": each.offset} for each in results]
     if output == "json":
         lines = [json.dumps(row) for row in rows]
     else:
         lines = [] if not rows else table(rows, ("id", "queue", "offset"))[0 if header else 1 :]
-    for line in lines:
-        click.echo(line)
+    try:
+        for line in lines:
+            click.echo(line)
+    except BrokenPipeError:
+        silence_stdout()
+        return False
+    return True
 
 
 command = send

@@ -1,7 +1,6 @@
 """`penstock timer`: delayed messages that are pending."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -12,6 +11,7 @@ from engine.client.admin import AdminClient, AdminError
 from penstock.commands import completing
 from penstock.commands.engines import connected, named
 from penstock.commands.exits import NOT_FOUND, CommandError, CommandGroup
+from penstock.commands.figures import utc
 from penstock.commands.instance import Instance, instance_options
 from penstock.commands.output import output_option, show_one, show_rows
 
@@ -82,8 +82,7 @@ def pending(engine: AdminClient, topic: str | None, limit: int) -> tuple[list[di
 
 def row(timer: dict[str, Any]) -> dict[str, Any]:
     """The row with its time as text; the milliseconds stay for JSON."""
-    due = datetime.fromtimestamp(timer["due_ms"] / 1000, UTC)
-    return {**timer, "due": due.isoformat(timespec="milliseconds")}
+    return {**timer, "due": utc(timer["due_ms"])}
 
 
 @timer.command()

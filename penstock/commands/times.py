@@ -1,4 +1,4 @@
-"""Times on the command line: an age, a date and time, or Unix milliseconds."""
+"""Times on the command line: an age, a date and time, or Unix milliseconds; and durations, a number with a unit."""
 
 import re
 import time
@@ -12,7 +12,8 @@ TIME_RULE = (
     "or Unix milliseconds such as @1795255200000"
 )
 _AGE = re.compile(r"(\d{1,9})([smhd])")
-_UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)(ms|s|m|h|d|)")
+_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def parse_time(text: str) -> int:
@@ -44,3 +45,38 @@ class TimeType(click.ParamType):
             return parse_time(value)
         except ValueError as rule:
             self.fail(f"{value!r} is not a time: {rule}", param, context)
+
+
+class DurationType(click.ParamType):
+    """An option's value as milliseconds.
+
+    Args:
+        bare: the unit of a number without one, which the option took before; empty: there must be one.
+    """
+
+    name = "TIME"
+
+    def __init__(self, min_ms: int = 0, max_ms: int = 1 << 53, bare: str = "") -> None:
+        self._min_ms, self._max_ms, self._bare = min_ms, max_ms, bare
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        found = _DURATION.fullmatch(value)
+        unit = (found[2] or self._bare) if found else ""
+        if found is None or not unit:
+            self.fail(
+                f"{value!r} is not a duration: use a number with a unit, such as 250ms, 5s, 10m, 2h or 3d",
+                param,
+                context,
+            )
+        millis = round(float(found[1]) * _UNIT_MS[unit])
+        if not self._min_ms <= millis <= self._max_ms:
+            self.fail(f"{value}: use {_shown(self._min_ms)} to {_shown(self._max_ms)}", param, context)
+        return millis
+
+
+def _shown(millis: int) -> str:
+    """The duration in the largest unit that divides it."""
+    unit = next(unit for unit in ("d", "h", "m", "s", "ms") if millis % _UNIT_MS[unit] == 0)
+    return f"{millis // _UNIT_MS[unit]}{unit}" if millis else "0s"

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 from common.contract import Code, Delivery, Message, PullResponse
 from penstock.commands.interrupts import noted_interrupts
+from penstock.commands.message_lines import line_of
 from penstock.commands.pull import Puller
 
 MISSING = 'topic "refunds": not defined'
@@ -38,7 +39,9 @@ class Link:
 
 
 def told(capfd, *reports: dict[str, str]) -> list[str]:
-    Puller(Link(*reports), Identity(), "readers", ["orders", "refunds"], True).run(len(reports), 0, False, "body")
+    Puller(Link(*reports), Identity(), "readers", ["orders", "refunds"], True).run(
+        len(reports), 0, False, line_of("body", None)
+    )
     shown = capfd.readouterr()
     assert shown.out == "body\n" * len(reports), "what the other topics give is printed"
     return shown.err.splitlines()
@@ -78,5 +81,5 @@ class LinkThatLosesExceptions(Link):
 def test_an_interrupt_whose_exception_is_lost_ends_the_command_all_the_same(capfd):
     link = LinkThatLosesExceptions({}, {}, {})
     with noted_interrupts() as is_interrupted:
-        Puller(link, Identity(), "readers", ["orders"], True).run(None, 0, True, "body", is_interrupted)
+        Puller(link, Identity(), "readers", ["orders"], True).run(None, 0, True, line_of("body", None), is_interrupted)
     assert (capfd.readouterr().out, link.acks) == ("body\n", 1)
