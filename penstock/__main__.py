@@ -35,6 +35,7 @@ COMMANDS = {
     "reply": ("request", "reply", "Answer requests, with a text or a program."),
     "message": ("message", "command", "Show stored messages by id, key, time and offset."),
     "status": ("status", "command", "Show processes, ports, memory, topics and lag of a running `up`."),
+    "top": ("top", "command", "Show rates, processes and lag, live."),
     "retention": ("retention", "command", "Show why old messages are kept, and accept a clock."),
     "log": ("log", "command", "Verify, dump, count and repair the log of a stopped engine."),
     "buffer": ("buffer", "command", "Show, export or drain a producer proxy's fallback buffer."),

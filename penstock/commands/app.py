@@ -14,6 +14,7 @@ from common.config.definitions import DEAD_LETTERS, PULL_GROUP, PULL_TOPIC, SEND
 from common.config.setting import table_of
 from common.quoting import listed
 from penstock.commands import completing
+from penstock.commands.app_check import check
 from penstock.commands.exits import CommandError, CommandGroup
 from penstock.commands.instance import Instance, administration, instance_options, warn_unreadable
 from penstock.commands.key_ages import last_used
@@ -226,4 +227,5 @@ def delete(instance: Instance, name: str, output: str) -> None:
     show_one({"deleted": name}, output)
 
 
+app.add_command(check)
 command = app

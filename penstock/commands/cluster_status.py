@@ -134,7 +134,7 @@ def show(state: dict[str, Any], *, wide: bool) -> None:
     if state["groups"]:
         click.echo()
         shown = state["groups"] if wide else state["groups"][:GROUPS_SHOWN]
-        show_rows([_group_row(each) for each in shown], GROUP_COLUMNS, "table")
+        show_rows([figures.lag_row(each) for each in shown], GROUP_COLUMNS, "table")
         hidden = len(state["groups"]) - len(shown) + state["groups_not_asked"]
         if hidden:
             click.echo(f"{hidden:,} more groups: -o wide shows them")
@@ -185,8 +185,3 @@ def _engine_row(each: dict[str, Any]) -> dict[str, Any]:
         "groups": figures.count(each["groups"]),
         "dead_letters": figures.count(each["dead_letters_since_start"]),
     }
-
-
-def _group_row(each: dict[str, Any]) -> dict[str, Any]:
-    lag, in_flight = figures.count(each["lag"]), figures.count(each["in_flight"])
-    return {**each, "lag": lag, "in_flight": in_flight, "oldest": figures.duration(each["oldest_s"])}

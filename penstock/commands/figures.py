@@ -1,6 +1,7 @@
 """Figures as tables show them: times, sizes, counts and rates, each said in one way. JSON has the bare numbers."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 UNITS_S = (("d", 86_400), ("h", 3_600), ("m", 60))
 
@@ -42,3 +43,10 @@ def rate(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:,.1f}" if 0 < value < 10 else f"{value:,.0f}"
+
+
+def lag_row(row: dict[str, Any]) -> dict[str, Any]:
+    """A row with `lag`, `in_flight` and `oldest_s`, as tables show it."""
+    waits = row["lag"] or row["in_flight"]
+    oldest = duration(row["oldest_s"]) if waits else "-"
+    return {**row, "lag": count(row["lag"]), "in_flight": count(row["in_flight"]), "oldest": oldest}

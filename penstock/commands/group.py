@@ -11,6 +11,7 @@ from common.config.definitions import GroupDefinition
 from penstock.commands import completing
 from penstock.commands.dead_letters import dead_letters
 from penstock.commands.exits import NOT_FOUND, USAGE, CommandError, CommandGroup
+from penstock.commands.group_describe import describe
 from penstock.commands.instance import Instance, administration, instance_options, note, warn_unreadable
 from penstock.commands.output import output_option, show_one, show_rows
 from penstock.commands.paging import page_options
@@ -201,6 +202,7 @@ def resume(instance: Instance, name: str, output: str) -> None:
 
 
 group.add_command(dead_letters)
+group.add_command(describe)
 
 
 def _forget(instance: Instance, name: str, *, must_exist: bool) -> int:

@@ -19,6 +19,7 @@ from penstock.commands.instance import Instance, administration, instance_option
 from penstock.commands.output import output_option, show_one, show_rows
 from penstock.commands.paging import page_options
 from penstock.commands.setting_options import settings_options, shown
+from penstock.commands.topic_stats import stats
 
 COLUMNS = ("name", "kind", "queues", "durability", "body_bytes_max")
 CREATED_COLUMNS = ("name", "id", "queues")
@@ -341,4 +342,5 @@ def purge(instance: Instance, name: str, yes: bool, output: str) -> None:
     show_one({"topic": name, "purged": count}, output)
 
 
+topic.add_command(stats)
 command = topic

@@ -386,3 +386,18 @@ def test_an_applications_quotas_are_set_and_shown_with_their_use(run, monkeypatc
     monkeypatch.setattr("penstock.commands.engines.ask_all", lambda instance, verb, **options: answers)
     shown = json.loads(run("app", "show", "shop", "-o", "json").stdout)
     assert [shown[name] for name in ("groups_created", "family_topics_max", "family_topics_created")] == [7, 0, 0]
+
+
+def test_app_check_says_which_grant_allows_a_call_or_what_would(run):
+    run("topic", "create", "orders")
+    run("app", "create", "shop", "--send", "ord*", "--pull-topic", "orders")
+    assert "ord*" in run("app", "check", "shop", "send", "orders").stdout
+    refused = run("app", "check", "shop", "pull", "orders", "readers", code=1)
+    assert "to allow it: penstock app grant shop --pull-group 'readers'" in refused.stdout
+    run("app", "grant", "shop", "--pull-group", "readers")
+    allowed = json.loads(run("app", "check", "shop", "pull", "orders", "readers", "-o", "json").stdout)
+    assert allowed["allowed"] and allowed["checks"][2]["grant"] == "readers"
+    assert allowed["remarks"] == ["group readers has no definition: it is made by its first pull"]
+    assert "topic nosuch is not defined" in run("app", "check", "shop", "send", "nosuch", code=1).stdout
+    assert "did you mean shop?" in run("app", "check", "shpo", "send", "orders", code=3).stderr
+    run("app", "check", "shop", "send", "orders", "readers", code=2)
