@@ -5,6 +5,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from common.address import Address, engine_addresses, host_and_port
+from common.process_options import ProcessParser
 from common.secret_file import secret_faults
 
 FIRST = ""
@@ -26,7 +27,7 @@ HELP = {
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """The options. Prints all faults and exits with 2 when they cannot be used."""
-    parser = argparse.ArgumentParser(prog="penstock console", description="Serve the web console.")
+    parser = ProcessParser(prog="penstock console", description="Serve the web console.")
 
     def add(name: str, metavar: str, **settings: object) -> None:
         parser.add_argument(f"--{name}", metavar=metavar, help=HELP[name], **settings)  # type: ignore[arg-type]

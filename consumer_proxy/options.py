@@ -7,12 +7,13 @@ from typing import Any
 
 from common.address import engine_addresses, host_and_port
 from common.net import Limits
+from common.process_options import ProcessParser
 from common.secret_file import secret_faults
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Parse the options. Names all faults at once and exits with 2."""
-    parser = argparse.ArgumentParser(prog="penstock consumer-proxy", description="Serve `pull` in front of engines.")
+    parser = ProcessParser(prog="penstock consumer-proxy", description="Serve `pull` in front of engines.")
     _add_listeners(parser.add_argument)
     _add_stores(parser.add_argument)
     options = parser.parse_args(arguments)

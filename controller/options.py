@@ -3,6 +3,7 @@
 import argparse
 
 from common.address import host_and_port
+from common.process_options import ProcessParser
 from common.secret_file import secret_faults
 
 HELP = {
@@ -17,7 +18,7 @@ NAME_CHARS_MAX = 100
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """The options. Prints all faults and exits with 2 when they cannot be used."""
-    parser = argparse.ArgumentParser(
+    parser = ProcessParser(
         prog="penstock controller", description="Move broker groups with replicas between their states."
     )
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from common.address import host_and_port
 from common.names import NAME_RULE, is_name
+from common.process_options import ProcessParser
 from common.secret_file import secret_fault
 from engine.config import LogConfig
 
@@ -76,7 +77,7 @@ def log_config(options: argparse.Namespace) -> LogConfig:
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """The options. Prints all faults and exits with 2 when they cannot be used."""
-    parser = argparse.ArgumentParser(prog="penstock engine", description="Store messages and deliver them to groups.")
+    parser = ProcessParser(prog="penstock engine", description="Store messages and deliver them to groups.")
 
     def add(name: str, metavar: str, **settings: object) -> None:
         parser.add_argument(f"--{name}", metavar=metavar, help=HELP[name], **settings)  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 import argparse
 
 from common.address import engine_address, engine_addresses, host_and_port
+from common.process_options import ProcessParser
 from common.secret_file import secret_faults
 
 HELP = {
@@ -18,7 +19,7 @@ HELP = {
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """The options. Prints all faults and exits with 2 when they cannot be used."""
-    parser = argparse.ArgumentParser(
+    parser = ProcessParser(
         prog="penstock kafka-bridge", description="Serve proxies that send to Kafka clusters."
     )
 

@@ -23,6 +23,7 @@ from common.net import Limits, listen
 from common.net.certificate import CertificateWatch
 from common.ops import announce_ready, settle, setup_logging, start_ops
 from common.ops.stop import catch_stop
+from common.process_options import ProcessParser
 from common.secret_file import secret_faults
 from engine.client.brokers import Brokers
 from producer_proxy.buffer.errors import BufferError_
@@ -36,7 +37,7 @@ from producer_proxy.targets.kafka_homes import KafkaHomes
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="penstock producer-proxy", description="Serve `send` in front of an engine.")
+    parser = ProcessParser(prog="penstock producer-proxy", description="Serve `send` in front of an engine.")
     _add_addresses(parser)
     _add_settings(parser)
     options_of_buffer(parser)

@@ -14,6 +14,7 @@ from common.config.definitions import ApplicationDefinition
 from penstock.commands.exits import CONFLICT, FAILED, CommandError, CommandGroup
 from penstock.commands.instance import Instance, administration, instance_options, open_config
 from penstock.commands.output import output_option, show_one, show_rows
+from penstock.commands.settings_file import check, show
 
 SNAPSHOTS = ("producer_proxy.snapshot", "consumer_proxy.snapshot", "engine/config.snapshot")
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -21,15 +22,23 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @click.group("config", cls=CommandGroup)
 def command() -> None:
-    """Back up, restore, check and repair the configuration: topics, families, groups, applications, broker groups.
+    """Back up, restore, verify and repair the configuration: topics, families, groups, applications, broker groups.
+
+    `check` and `show` are about penstock.toml, the file with the options of `up` and of the processes.
 
     \b
+    penstock config check penstock.toml
+    penstock config show --settings penstock.toml
     penstock config export --to backup.json
     penstock config export --snapshot /var/lib/penstock/producer_proxy.snapshot --to saved.json
     penstock config apply backup.json --diff
     penstock config verify && penstock config repair
     penstock config members
     """
+
+
+command.add_command(check)
+command.add_command(show)
 
 
 @command.command()

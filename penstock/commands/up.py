@@ -5,16 +5,29 @@ from pathlib import Path
 import click
 
 from common.placement import GROUPS_MAX
+from common.process_options import SETTINGS_VARIABLE
 from penstock.up.broker_groups import REPLICAS_MAX
 from penstock.up.errors import UpError
 from penstock.up.run import UpOptions, run_up
+from penstock.up.settings import read_settings
 
 LOOK_UPS = ("id,key", "id", "key", "none")
 LANGUAGES = ("auto", "php", "go", "cpp", "java", "node", "python")
 AUTO_FILE = ""
 
 
-@click.command()
+@click.command(context_settings={"auto_envvar_prefix": "PENSTOCK_UP"})
+@click.option(
+    "--settings",
+    type=click.Path(path_type=Path),
+    envvar=SETTINGS_VARIABLE,
+    is_eager=True,
+    expose_value=True,
+    callback=read_settings,
+    metavar="FILE",
+    help="Read options that are given neither here nor in the environment from table [up] of FILE, and those of the "
+    "processes from their tables (default $PENSTOCK_SETTINGS).",
+)
 @click.option(
     "--data",
     default="./.penstock",
@@ -88,6 +101,7 @@ AUTO_FILE = ""
 )
 @click.option("--demo-exit", is_flag=True, help="Stop after the demo, with exit code 0 if it was successful, else 1.")
 def command(
+    settings: Path | None,
     data: Path,
     ports: str | None,
     groups: int | None,
@@ -114,7 +128,9 @@ def command(
     """
     wanted = None if demo is None else demo_arguments(demo, demo_producer, demo_consumer, demo_lines)
     ready, leaves = ready_file.absolute() if ready_file else None, demo_exit and wanted is not None
-    options = UpOptions(data, listen_host, ports, config, ready, groups, replicas, look_up, wanted, leaves, console)
+    options = UpOptions(
+        data, listen_host, ports, config, ready, groups, replicas, look_up, wanted, leaves, console, settings
+    )
     try:
         code = run_up(options)
     except UpError as fault:

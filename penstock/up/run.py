@@ -20,6 +20,7 @@ from penstock.up.lock import DirectoryLock
 from penstock.up.ops_page import is_ready
 from penstock.up.plan import ChildPlan, UpPlan, make_plan
 from penstock.up.ports import CONSOLE
+from penstock.up.settings import with_settings
 from penstock.up.supervisor import Supervisor
 
 CONSOLE_MODULES = ("flask", "sqlalchemy", "alembic", "argon2", "waitress")
@@ -40,6 +41,7 @@ class UpOptions:
     demo: tuple[str, ...] | None = None  # arguments of `python -m penstock.demo`; None: no demo
     demo_exit: bool = False
     console: bool = True  # start the web console where its extra is installed
+    settings: Path | None = None  # penstock.toml, with a table per process
 
 
 def run_up(options: UpOptions) -> int:
@@ -63,6 +65,7 @@ def run_up(options: UpOptions) -> int:
             data, options.host, options.config, key, chosen, options.ready_file, groups,
             ["--look-up", options.look_up, "--admin-key", str(admin_key)], replicas,
         )  # fmt: skip
+        plan = with_settings(plan, options.settings)
         broker_groups.publish(plan)
         lock.note({"pid": os.getpid(), "ports": chosen})
         try:
