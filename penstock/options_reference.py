@@ -1,5 +1,6 @@
 """The reference page of all options of `up` and of the processes: `python -m penstock.options_reference > docs/options.md`."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from common.process_options import variable
@@ -40,7 +41,8 @@ TITLES = {"up": "penstock up", **{name: f"penstock {name}" for name in PROCESSES
 
 def page() -> str:
     """The page's text."""
-    return HEAD + "".join(section(name, options_of(name)) for name in TITLES)
+    with ThreadPoolExecutor(len(TITLES)) as pool:
+        return HEAD + "".join(map(section, TITLES, pool.map(options_of, TITLES)))
 
 
 def section(name: str, options: list[dict[str, Any]]) -> str:

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,12 @@ from common.process_options import (
 )
 from penstock.commands.exits import USAGE, Command, CommandError
 from penstock.commands.output import output_option, show_rows
-from penstock.up.plan import module_command
 from penstock.up.settings import option_name
 
 PROCESSES = ("engine", "producer-proxy", "consumer-proxy", "controller", "kafka-bridge", "console")
 COLUMNS = ("process", "option", "value", "from")
 ASK_S_MAX = 60.0
+ASK = "import importlib, sys; importlib.import_module(sys.argv[1] + '.options').parse(sys.argv[2:])"
 NOT_IN_FILES = ("settings", "help")
 
 
@@ -146,8 +147,8 @@ def default_of(option: click.Option) -> str:
 
 
 def ask(name: str, *arguments: str) -> Any:
-    """What the program of a process prints: only there are its options defined."""
-    line = [*module_command(name.replace("-", "_")), *arguments]
+    """What the parser of a process prints, in a Python of its own: a process's modules may patch sockets and files."""
+    line = [sys.executable, "-P", "-c", ASK, name.replace("-", "_"), *arguments]
     done = subprocess.run(line, capture_output=True, text=True, timeout=ASK_S_MAX, check=False)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no reason"])[-1]

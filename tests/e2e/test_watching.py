@@ -110,3 +110,12 @@ def test_top_draws_on_a_terminal_follows_its_size_and_leaves_it_as_it_was(orders
             process.wait()
         os.close(terminal.ours)
         os.close(terminal.theirs)
+
+
+def test_the_processes_of_up_follow_the_file_and_the_environment_wins(penstock_factory, tmp_path):
+    file = tmp_path / "penstock.toml"
+    file.write_text('[up]\nports = "1"\n[engine]\nsegment-mib = 8\n[producer-proxy]\nconnections-max = 33\n')
+    served = penstock_factory("--settings", str(file), environment={"PENSTOCK_ENGINE_SEGMENT_MIB": "16"})
+    assert served.run("status")["engine"]["status"]["log_bytes"] == 16 << 20
+    wrong = served.call("up", "--settings", str(tmp_path / "none.toml"))
+    assert wrong.returncode == 2 and b"cannot be read" in wrong.stderr
