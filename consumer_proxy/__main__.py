@@ -7,6 +7,7 @@ monkey.patch_all()
 
 import argparse
 import gc
+import logging
 import sys
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ from common.errors import PenstockError
 from common.net import listen
 from common.net.certificate import CertificateWatch
 from common.ops import announce_ready, settle, setup_logging, start_ops
+from common.ops.build_info import installed_version
 from common.ops.stop import catch_stop
 from consumer_proxy.options import limits, parse
 from consumer_proxy.proxy import ConsumerProxy
@@ -32,6 +34,8 @@ from consumer_proxy.sources.engine import EngineSource
 from consumer_proxy.sources.group_link import GroupLink, OnLinkChange
 from consumer_proxy.sources.groups import GroupsSource
 from engine.client.router import Place, link_to
+
+log = logging.getLogger("penstock.consumer_proxy")
 
 
 def listeners(options: argparse.Namespace, watch: CertificateWatch) -> list[tuple[Any, Any]]:
@@ -90,6 +94,7 @@ def run(options: argparse.Namespace) -> None:
     ports = proxy.server.ports
     facts = {"host": host, "port": port, "ops_port": ops.port}
     announce_ready(options.ready_fd, facts | ({"tls_port": ports[1]} if len(ports) > 1 else {}))
+    log.info("listen=%s:%d version=%s: serving", host, ports[0], installed_version())
     stop.wait()
     proxy.stop()
     view.close()

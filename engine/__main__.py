@@ -14,11 +14,12 @@ from prometheus_client import CollectorRegistry
 from common.config.applying import process_name
 from common.config.health import ConfigMetrics, config_health
 from common.ops import announce_ready, setup_logging, start_ops
+from common.ops.build_info import installed_version
 from common.ops.stop import catch_stop
 from engine.broker.process import BrokerProcess
 from engine.composition import Composition, finish, settle_process
 from engine.env.real import RealEnv
-from engine.errors import EngineError
+from engine.errors import EngineError, LockedError
 from engine.log import Log
 from engine.options import parse
 from engine.server.loop import NodeLoop
@@ -27,6 +28,9 @@ from engine.server.policy.position_report import LogPositionReport
 from engine.server.server import LinkServer
 
 log = logging.getLogger("penstock.engine")
+
+IN_USE = 4
+"""Exit code of an engine whose directory another one uses, as in the scheme of the command line."""
 
 
 def run(options: argparse.Namespace) -> None:
@@ -70,7 +74,10 @@ def serve(parts: Composition, store: Log) -> None:
     loop.start(node)
     settle_process()
     announce_ready(options.ready_fd, {"host": host, "port": server.port, "ops_port": ops.port})
-    log.info("data=%s port=%d: serving from position %d", options.data, server.port, store.end_position)
+    version = installed_version()
+    log.info(
+        "data=%s port=%d version=%s: serving from position %d", options.data, server.port, version, store.end_position
+    )
     parts.asked.wait()
     for each in paced:
         each.stop()
@@ -86,6 +93,9 @@ def main() -> None:
     setup_logging("engine")
     try:
         run(options)
+    except LockedError as error:
+        print(f"penstock engine: {error}", file=sys.stderr)
+        sys.exit(IN_USE)
     except (OSError, EngineError) as error:
         sys.exit(f"penstock engine: {error}")
 

@@ -12,6 +12,7 @@ from engine.config import LogConfig
 
 MIB = 1 << 20
 KEY_BYTES_MIN = 16
+RETENTION_HOURS_MAX = 1_000_000
 HELP = {
     "data": "Data directory of the log. One engine uses it at a time.",
     "listen": "Address for proxies; port 0 takes a free one.",
@@ -124,6 +125,8 @@ def faults(options: argparse.Namespace) -> list[str]:
         value = getattr(options, name.replace("-", "_"))
         if not minimum <= value <= maximum:
             found.append(f"--{name} {value}: use {minimum}..{maximum}")
+    if not 0 <= options.retention_hours <= RETENTION_HOURS_MAX:
+        found.append(f"--retention-hours {options.retention_hours:g}: use 0..{RETENTION_HOURS_MAX:,}")
     if options.broker is not None and not is_name(options.broker):
         found.append(f"--broker {options.broker}: {NAME_RULE}")
     if options.broker is not None and not options.config:

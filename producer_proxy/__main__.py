@@ -7,6 +7,7 @@ monkey.patch_all()
 
 import argparse
 import gc
+import logging
 import sys
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from common.config.health import ConfigMetrics
 from common.net import Limits, listen
 from common.net.certificate import CertificateWatch
 from common.ops import announce_ready, settle, setup_logging, start_ops
+from common.ops.build_info import installed_version
 from common.ops.stop import catch_stop
 from common.secret_file import secret_faults
 from engine.client.brokers import Brokers
@@ -33,6 +35,8 @@ from producer_proxy.metrics import SendMetrics
 from producer_proxy.options import parse
 from producer_proxy.proxy import ProducerProxy
 from producer_proxy.targets.kafka_homes import KafkaHomes
+
+log = logging.getLogger("penstock.producer_proxy")
 
 
 def listeners(options: argparse.Namespace, watch: CertificateWatch) -> list:
@@ -82,6 +86,7 @@ def run(options: argparse.Namespace) -> None:
     ports = proxy.server.ports
     facts = {"host": options.listen[0], "port": ports[0], "ops_port": ops.port}
     announce_ready(options.ready_fd, facts | ({"tls_port": ports[1]} if len(ports) > 1 else {}))
+    log.info("listen=%s:%d version=%s: serving", options.listen[0], ports[0], installed_version())
     stop.wait()
     proxy.stop()
     view.close()

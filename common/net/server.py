@@ -30,7 +30,11 @@ def listen(host: str, port: int, backlog: int = 1024) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = gevent_socket.socket(family, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    sock.bind((host, port))
+    try:
+        sock.bind((host, port))
+    except OSError as error:
+        sock.close()
+        raise OSError(error.errno, f"cannot listen at {host}:{port}: {error.strerror}") from error
     sock.listen(backlog)
     return sock
 

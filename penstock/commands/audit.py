@@ -6,14 +6,19 @@ from typing import Any
 import click
 
 from common.admin import audit as journal
+from common.config.store import KINDS
+from penstock.commands.exits import USAGE, Command, CommandError
 from penstock.commands.instance import Instance, instance_options, open_config
 from penstock.commands.output import output_option, show_rows
+from penstock.commands.suggestions import did_you_mean
 
 COLUMNS = ("at", "who", "action", "kind", "names", "changed")
 NAMES_SHOWN = 3
+OTHER_KINDS = ("progress", "dead_letters", "broker", "member")
+"""Kinds of records that are no kinds of entries."""
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option(
     "--kind",
     metavar="KIND",
@@ -38,6 +43,9 @@ def command(instance: Instance, kind: str | None, name: str | None, who: str | N
     """
     with open_config(instance) as store:
         records = journal.latest(store, limit, kind=kind, name=name, who=who)
+    if kind is not None and not records and kind not in (*KINDS, *OTHER_KINDS):
+        hint = did_you_mean(kind, [*KINDS, *OTHER_KINDS]) or f"use one of {', '.join([*KINDS, *OTHER_KINDS])}"
+        raise CommandError(f"--kind {kind}: no such kind: {hint}", USAGE)
     show_rows([row(record, whole=output == "json") for record in records], COLUMNS, output)
 
 

@@ -11,6 +11,7 @@ import click
 
 from common.admin.errors import StateConflict
 from common.config.errors import EntryNotFound, InvalidEntry, StoreUnavailable, VersionConflict
+from common.contract import Code
 from common.errors import PenstockError
 from common.filter.errors import FilterError
 from penstock.commands.pipes import silence_stdout
@@ -43,7 +44,7 @@ def code_for_contract(code: int) -> int:
     if code in (102, 103):
         return NOT_FOUND
     if 100 <= code < 200:
-        return USAGE if code in (100, 101) else FAILED
+        return USAGE if code in (100, 101, Code.OFFSET_OUT_OF_RANGE) else FAILED
     return UNAVAILABLE
 
 

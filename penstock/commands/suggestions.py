@@ -34,7 +34,7 @@ class SuggestingGroup(click.Group):
         except click.UsageError as error:
             knows = getattr(error, "possibilities", None)  # newer releases of click ask by themselves
             if not knows and (hint := did_you_mean(args[0], self.list_commands(context))):
-                error.message += f" {hint[0].upper()}{hint[1:]}"
+                raise click.UsageError(f"{error.message} {hint[0].upper()}{hint[1:]}", context) from error
             raise
 
 
@@ -44,5 +44,6 @@ def with_hint(error: click.BadParameter) -> click.BadParameter:
     kind = error.param.type if error.param is not None else None
     choices = [str(each) for each in kind.choices] if isinstance(kind, click.Choice) else []
     if found and (hint := did_you_mean(found[1], choices)):
-        error.message += f" {hint[0].upper()}{hint[1:]}"
+        text = f"{error.message} {hint[0].upper()}{hint[1:]}"
+        return click.BadParameter(text, error.ctx, error.param, error.param_hint)
     return error

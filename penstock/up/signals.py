@@ -4,7 +4,9 @@ import os
 import signal
 from types import FrameType, TracebackType
 
-STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+STOPS = (signal.SIGTERM, signal.SIGINT)
+HANG_UP = signal.SIGHUP
+"""Stops `up` on a terminal, which has been closed. Without one it is a LOOK: services are asked so to read again."""
 LOOK = signal.SIGUSR1
 """Asks `up` to look at the configuration again: it may need a process that it did not need before."""
 
@@ -23,11 +25,12 @@ class SignalPipe:
         for number in STOPS:
             signal.signal(number, self._on_stop)
         signal.signal(LOOK, self._on_look)
+        signal.signal(HANG_UP, self._on_stop if os.isatty(0) else self._on_look)
         return self
 
     def __exit__(self, kind: type | None, fault: BaseException | None, trace: TracebackType | None) -> None:
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGCHLD, LOOK, *STOPS):
+        for number in (signal.SIGCHLD, LOOK, HANG_UP, *STOPS):
             signal.signal(number, signal.SIG_DFL)
         os.close(self.fd)
         os.close(self._write_fd)

@@ -119,3 +119,16 @@ def test_the_processes_of_up_follow_the_file_and_the_environment_wins(penstock_f
     assert served.run("status")["engine"]["status"]["log_bytes"] == 16 << 20
     wrong = served.call("up", "--settings", str(tmp_path / "none.toml"))
     assert wrong.returncode == 2 and b"cannot be read" in wrong.stderr
+
+
+def test_errors_have_the_exit_code_of_the_scheme_and_name_the_thing(orders, tmp_path):
+    beyond = orders.call("message", "browse", "--topic", "orders", "--queue", "0", "--offset", "99999")
+    assert beyond.returncode == 2 and b"offset 99999" in beyond.stderr
+    key = ["--cluster-key", orders.facts["cluster_key"]]
+    engine = [*PENSTOCK, "engine", "--listen", "127.0.0.1:0", *key, "--data"]
+    locked = subprocess.run([*engine, str(orders.data / "engine")], capture_output=True, timeout=60, check=False)
+    assert locked.returncode == 4 and b"held by another engine (process" in locked.stderr
+    host, port = orders.producer
+    line = [*PENSTOCK, "producer-proxy", "--listen", f"{host}:{port}", "--config", orders.facts["config"], *key]
+    taken = subprocess.run(line, capture_output=True, timeout=60, check=False, cwd=tmp_path)
+    assert taken.returncode == 1 and f"cannot listen at {host}:{port}: Address already in use".encode() in taken.stderr

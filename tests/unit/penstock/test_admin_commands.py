@@ -401,3 +401,11 @@ def test_app_check_says_which_grant_allows_a_call_or_what_would(run):
     assert "topic nosuch is not defined" in run("app", "check", "shop", "send", "nosuch", code=1).stdout
     assert "did you mean shop?" in run("app", "check", "shpo", "send", "orders", code=3).stderr
     run("app", "check", "shop", "send", "orders", "readers", code=2)
+
+
+def test_the_audit_of_a_kind_that_there_is_not_is_refused_with_the_closest_one(run):
+    run("topic", "create", "orders")
+    assert "did you mean topic?" in run("audit", "--kind", "topc", code=2).stderr
+    assert [row["names"] for row in json.loads(run("audit", "--kind", "topic", "-o", "json").stdout)] == [["orders"]]
+    assert json.loads(run("audit", "--kind", "progress", "-o", "json").stdout) == []
+    assert run("audit", code=5, env={"PENSTOCK_DATA": "/nowhere"}).stderr.startswith("penstock audit: ")

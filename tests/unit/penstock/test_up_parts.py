@@ -1,6 +1,8 @@
 """Directory, lock, ports and files of `penstock up`, each by itself."""
 
 import json
+import os
+import signal
 import socket
 import stat
 from contextlib import closing
@@ -20,6 +22,7 @@ from penstock.up.errors import AlreadyRunning, PortTaken, UpError
 from penstock.up.lock import DirectoryLock, is_held
 from penstock.up.plan import make_plan
 from penstock.up.run import names_kafka
+from penstock.up.signals import SignalPipe
 from penstock.up.status import readiness
 from tests.unit.penstock.fakes import fake_plan
 
@@ -201,3 +204,11 @@ def test_a_log_that_grows_while_its_process_runs_stays_within_bounds(tmp_path, m
 )
 def test_the_state_of_a_process_is_what_its_page_says_with_the_notes_of_one_that_is_ready(page, ready, notes):
     assert readiness(page) == (page if ready == "itself" else ready, notes)
+
+
+@pytest.mark.parametrize(("is_terminal", "stops", "looks"), [(True, 1, 0), (False, 0, 1)])
+def test_a_hang_up_stops_up_on_a_terminal_and_lets_a_service_look_again(monkeypatch, is_terminal, stops, looks):
+    monkeypatch.setattr(os, "isatty", lambda descriptor: is_terminal)
+    with SignalPipe() as signals:
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert (signals.stops, signals.looks) == (stops, looks)
