@@ -1,4 +1,4 @@
-"""What `penstock` without arguments shows: what to do next, by what runs here."""
+"""Next steps, which `penstock` without arguments shows, by what runs here."""
 
 import os
 

@@ -15,7 +15,7 @@ from penstock.commands.identity import Identity, choose, identity_options
 from penstock.commands.instance import Instance, instance_options
 from penstock.commands.output import output_option, table
 from penstock.commands.pipes import silence_stdout
-from penstock.commands.send_source import NUMBER, MessagePattern, Pace, batches, of_lines, one_body, repeated
+from penstock.commands.send_source import NUMBER, MessagePattern, SendPace, batches, of_lines, one_body, repeated
 from penstock.commands.times import DurationType
 
 STORED = 100  # codes below mean that the message is stored
@@ -73,27 +73,11 @@ BACK_OFF_S = 0.2
 @output_option
 @instance_options("producer_proxy")
 def send(
-    instance: Instance,
-    words: tuple[str, ...],
-    topic: str | None,
-    key: str | None,
-    tag: str | None,
-    properties: tuple[str, ...],
-    lines: bool,
-    key_sep: str | None,
-    count: int | None,
-    rate: float | None,
-    id: str | None,
-    delay_ms: int | None,
-    empty: bool,
-    durability: str | None,
-    timeout_ms: int,
-    quiet: bool,
-    app: str | None,
-    key_id: str | None,
-    secret_file: Path | None,
-    output: str,
-) -> None:
+    instance: Instance, words: tuple[str, ...], topic: str | None, key: str | None, tag: str | None,
+    properties: tuple[str, ...], lines: bool, key_sep: str | None, count: int | None, rate: float | None,
+    id: str | None, delay_ms: int | None, empty: bool, durability: str | None, timeout_ms: int, quiet: bool,
+    app: str | None, key_id: str | None, secret_file: Path | None, output: str,
+) -> None:  # fmt: skip
     """Send BODY, or the content of stdin, to a topic. The exit code is 0 only if every message is stored.
 
     \b
@@ -111,7 +95,7 @@ def send(
         raise click.UsageError("no topic is given: use penstock send TOPIC [BODY]")
     pattern = MessagePattern(name, key, tag, parse_properties(properties) or None, id, delay_ms)
     pieces = _what(pattern, rest, lines, key_sep, count, empty)
-    pace = Pace(rate)
+    pace = SendPace(rate)
     identity = choose(instance, app, key_id, secret_file)
     shown = 0
     with ProxyLink("send", instance.address("producer_proxy"), instance.tls_ca) as link:

@@ -148,7 +148,7 @@ def batches(pieces: Iterable[list[Message]], per_call: int) -> Iterator[list[Mes
             yield batch
 
 
-class Pace:
+class SendPace:
     """Spreads messages over time, so that no second has more than `per_s`; None: as fast as possible."""
 
     def __init__(self, per_s: float | None) -> None:

@@ -70,7 +70,7 @@ def test_help_of_a_command_of_several_words_and_of_a_process(run):
     [
         (("topc",), 2, "topic"),
         (("topic", "creat"), 2, "create"),
-        (("help", "topc"), 2, "did you mean topic?"),
+        (("help", "topc"), 2, "did you mean topic or top?"),
         (("help", "topic", "shw"), 2, "did you mean show?"),
         (("topic", "list", "-o", "jsn"), 2, "Did you mean json?"),
         (("topic", "create", "x", "--durability", "fsinc"), 2, "Did you mean fsync?"),

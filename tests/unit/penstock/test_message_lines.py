@@ -12,7 +12,7 @@ from penstock.commands import send_source
 from penstock.commands.exits import CommandError
 from penstock.commands.figures import duration, rate, size, utc
 from penstock.commands.message_lines import LINES, ShownMessage, parse_format
-from penstock.commands.send_source import MESSAGES_MAX, MessagePattern, Pace, batches, of_lines, one_body, repeated
+from penstock.commands.send_source import MESSAGES_MAX, MessagePattern, SendPace, batches, of_lines, one_body, repeated
 from penstock.commands.times import DurationType
 
 SHOWN = ShownMessage(
@@ -155,7 +155,7 @@ def test_what_comes_before_a_line_without_the_separator_is_sent_and_the_line_is_
 def test_calls_are_bounded_by_the_pace():
     messages = [[PATTERN.made(b"x", number) for number in range(7)]]
     assert [len(each) for each in batches(messages, 3)] == [3, 3, 1]
-    assert Pace(None).per_call == MESSAGES_MAX and Pace(2).per_call == 1 and Pace(1_000).per_call == 50
+    assert SendPace(None).per_call == MESSAGES_MAX and SendPace(2).per_call == 1 and SendPace(1_000).per_call == 50
 
 
 def test_a_pace_waits_until_the_next_message_is_due(monkeypatch):
@@ -164,7 +164,7 @@ def test_a_pace_waits_until_the_next_message_is_due(monkeypatch):
     monkeypatch.setattr(
         send_source.time, "sleep", lambda seconds: (slept.append(seconds), now.append(now.pop() + seconds))
     )
-    pace = Pace(10)
+    pace = SendPace(10)
     for _ in range(4):
         pace.wait(1)
     assert sum(slept) == pytest.approx(0.3)
