@@ -29,7 +29,7 @@ from common.quoting import listed, quoted, thing
 MIRROR, DOUBLE_WRITE, DOUBLE_READ = "mirror", "double_write", "double_read"
 RECIPES = (MIRROR, DOUBLE_WRITE, DOUBLE_READ)
 ORDERS = ("strict", "per_proxy")
-RESERVED_PREFIXES = (DEAD_LETTER_PREFIX, "_kafka.", "_rehearsal.", "__")
+RESERVED_PREFIXES = (DEAD_LETTER_PREFIX, "_kafka.", "__")
 """Of names that are legal in Kafka and taken by one of the two sides for topics of its own."""
 
 TEXT_BYTES_MAX = 32 << 10

@@ -97,13 +97,13 @@ class Report:
             f"Made {utc(self.made_ms)}. Digest {plan.digest}, recipe {plan.recipe}, Kafka cluster {plan.cluster}. "
             f"Step: {entry.state.step}.", "",
             "```yaml", plan.text.rstrip(), "```", "", "## Topics", "",
-            *_table(list(self.topics), ("topic", "home", "kafka_end", "copied", "behind", "behind_out", "told")), "",
+            *table(list(self.topics), ("topic", "home", "kafka_end", "copied", "behind", "behind_out", "told")), "",
             "## Comparison", "", *self._comparison(), "", "## Cuts", "", *self._cuts(), "", "## Time line", "",
         ]  # fmt: skip
         if courses(entry.history):
             parts += [f"![Courses]({TIME_LINE})", ""]
         rows = [{"at": utc(each.at_ms), "who": each.who, "what": each.what} for each in entry.history]
-        parts += [*_table(rows, ("at", "who", "what")), ""]
+        parts += [*table(rows, ("at", "who", "what")), ""]
         if len(self.samples) > 1:
             seconds = self.samples[-1].at_s
             parts += ["## Rates and lag", "", f"Sampled for {seconds:,.0f} s.", "", f"![Rates]({RATES})", "",
@@ -116,10 +116,10 @@ class Report:
         check = self.check
         first = utc(check["from_ms"]) if check["from_ms"] is not None else "the first message"
         last = utc(check["to_ms"]) if check["to_ms"] is not None else "what was copied then"
-        found = [f"Made {utc(check['at_ms'])}, from {first} to {last}.", "", *_table(check["topics"], CHECK_COLUMNS)]
+        found = [f"Made {utc(check['at_ms'])}, from {first} to {last}.", "", *table(check["topics"], CHECK_COLUMNS)]
         if check["findings"]:
             columns = ("topic", "queue", "what", "id", "kafka_offsets", "engine_offsets")
-            found += ["", *_table(check["findings"], columns)]
+            found += ["", *table(check["findings"], columns)]
         return found
 
     def _cuts(self) -> list[str]:
@@ -130,7 +130,7 @@ class Report:
              "engine_firsts": each["engine_firsts"]}
             for name, each in self.cuts.items()
         ]  # fmt: skip
-        return _table(rows, ("topic", "epoch", "at", "kafka_ends", "engine_firsts"))
+        return table(rows, ("topic", "epoch", "at", "kafka_ends", "engine_firsts"))
 
     def _rates(self) -> str:
         times = [each.at_s for each in self.samples]
@@ -174,7 +174,7 @@ def _rates(times: Sequence[float], values: Sequence[int]) -> list[float]:
     return [found[0], *found]
 
 
-def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[str]:
+def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[str]:
     """A table of Markdown."""
     head = ["| " + " | ".join(each.replace("_", " ") for each in columns) + " |", "|" + "---|" * len(columns)]
     return head + ["| " + " | ".join(_cell(row.get(each)) for each in columns) + " |" for row in rows]

@@ -300,6 +300,10 @@ class ClusterAdmin(ABC):
         """Create topics; returns only those that were refused. Brokers learn of new topics a moment later."""
 
     @abstractmethod
+    def delete_topics(self, names: Sequence[str]) -> None:
+        """Delete topics; those that do not exist are left out. Raises KafkaRefusal at the first that is refused."""
+
+    @abstractmethod
     def configs(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
         """All settings of topics, defaults included."""
 
@@ -321,6 +325,10 @@ class ClusterAdmin(ABC):
     @abstractmethod
     def group_offsets(self, group: str) -> dict[Partition, int]:
         """Next offsets that a group has committed; empty also for a group that does not exist."""
+
+    @abstractmethod
+    def delete_groups(self, groups: Sequence[str]) -> None:
+        """Delete groups and their positions; those that do not exist are left out. Raises KafkaRefusal: one has members."""
 
     @abstractmethod
     def set_group_offsets(self, group: str, positions: Mapping[Partition, int]) -> None:

@@ -226,6 +226,12 @@ class MemoryKafkaAdmin(ClusterAdmin):
     def set_group_offsets(self, group, positions):
         raise NotImplementedError
 
+    def delete_topics(self, names):
+        raise NotImplementedError
+
+    def delete_groups(self, groups):
+        raise NotImplementedError
+
     def close(self) -> None:
         """Nothing is open."""
 

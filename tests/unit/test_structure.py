@@ -55,7 +55,7 @@ MAY_IMPORT = {
     # So are `producer_proxy.buffer` and `producer_proxy.journal`: on files of a proxy that is stopped, or to read those of one that runs.
     # `controller.planned_switch` holds the rules of a switch that an operator asks for.
     # `kafka_bridge.connecting` says how a Kafka cluster of the configuration is reached, `copy_in.status` and `core` how far
-    # a copy is and why it stops: nobody asks a bridge for that.
+    # a copy is and why it stops: nobody asks a bridge for that. A rehearsal judges by how far a shared read reads ahead.
     "penstock": (
         "common",
         "engine.client",
@@ -68,6 +68,7 @@ MAY_IMPORT = {
         "kafka_bridge.connecting",
         "kafka_bridge.copy_in.core",
         "kafka_bridge.copy_in.status",
+        "kafka_bridge.shared_read.read_ahead",
         "kafka_bridge.source_identity",
         "migration",
         "pipeline",

@@ -40,6 +40,8 @@ from common.kafka.librdkafka.options import common_options, opened
 from common.kafka.records import Partition
 
 REQUEST_TIMEOUT_S, COORDINATOR_PAUSE_S = 30.0, 0.1
+UNKNOWN_TOPIC, UNKNOWN_GROUP = 3, 69
+"""Kafka's numbers."""
 
 
 class LibrdkafkaAdmin(ClusterAdmin):
@@ -83,6 +85,20 @@ class LibrdkafkaAdmin(ClusterAdmin):
                     raise ours from fault
                 refusals[name] = ours
         return refusals
+
+    def delete_topics(self, names: Sequence[str]) -> None:
+        if names:
+            asked = self._client.delete_topics([*names], request_timeout=REQUEST_TIMEOUT_S)
+            self._finish(asked, "topic", UNKNOWN_TOPIC)
+
+    def _finish(self, asked: Mapping[str, Any], what: str, missing: int) -> None:
+        """Wait for deletions. What does not exist is left out."""
+        for name, future in asked.items():
+            try:
+                future.result()
+            except KafkaException as fault:
+                if fault.args[0].code() != missing:
+                    raise fault_of(self._cluster, fault.args[0], f"{what} {name}: ") from fault
 
     def configs(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
@@ -139,6 +155,11 @@ class LibrdkafkaAdmin(ClusterAdmin):
             if each.error is not None:
                 raise fault_of(self._cluster, each.error, f"group {group}, {each.topic} {each.partition}: ")
         return {Partition(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+
+    def delete_groups(self, groups: Sequence[str]) -> None:
+        if groups:
+            asked = self._client.delete_consumer_groups([*groups], request_timeout=REQUEST_TIMEOUT_S)
+            self._finish(asked, "group", UNKNOWN_GROUP)
 
     def set_group_offsets(self, group: str, positions: Mapping[Partition, int]) -> None:
         wanted = [TopicPartition(*each, at) for each, at in positions.items()]

@@ -24,8 +24,9 @@ from common.kafka.python_client.options import common_options, opened
 from common.kafka.records import Partition
 
 REQUEST_TIMEOUT_MS = 30_000
-INVALID_CONFIG = 40
-"""Kafka's number; the library passes on only the text of what went wrong with a change of settings."""
+UNKNOWN_TOPIC = 3
+INVALID_CONFIG, NON_EMPTY_GROUP = 40, 68
+"""Kafka's numbers; the library passes on only the text of what went wrong with such a request."""
 
 
 class PythonAdmin(ClusterAdmin):
@@ -76,6 +77,15 @@ class PythonAdmin(ClusterAdmin):
             if each["error_code"]
         }
 
+    def delete_topics(self, names: Sequence[str]) -> None:
+        if not names:
+            return
+        with translated(self._cluster):
+            found = self._client.delete_topics([*names], raise_errors=False)
+        for each in found["topics"]:
+            if each["error_code"] not in (0, UNKNOWN_TOPIC):
+                raise self._refusal(each["name"], each["error_code"], each.get("error_message") or "")
+
     def _refusal(self, topic: str, number: int, text: str) -> KafkaRefusal:
         name = errors.for_code(number).message
         return KafkaRefusal(number, f'kafka "{self._cluster}": topic {topic}: {name}: {text}'.rstrip(": "))
@@ -116,6 +126,15 @@ class PythonAdmin(ClusterAdmin):
         with translated(self._cluster):
             found = self._client.list_group_offsets({group: None})[group]
         return {Partition(*key): each.offset for key, each in found.items() if each.offset >= 0}
+
+    def delete_groups(self, groups: Sequence[str]) -> None:
+        if not groups:
+            return
+        with translated(self._cluster):
+            found = self._client.delete_groups([*groups])
+        for group, outcome in dict(found).items():
+            if outcome not in ("OK", errors.GroupIdNotFoundError.__name__):
+                raise KafkaRefusal(NON_EMPTY_GROUP, f'kafka "{self._cluster}": group {group}: {outcome}')
 
     def set_group_offsets(self, group: str, positions: Mapping[Partition, int]) -> None:
         offsets = {TopicPartition(*each): OffsetAndMetadata(at, "", -1) for each, at in positions.items()}

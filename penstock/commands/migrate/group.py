@@ -11,6 +11,7 @@ from penstock.commands.migrate import (
     inventory,
     plan,
     positions,
+    rehearse,
     report,
     resume,
     retire,
@@ -40,6 +41,6 @@ def command() -> None:
 
 for _each in (
     inventory, plan, start, status, verify, divergence, positions, fence, cut, soak, rollback, retire, abort, resume,
-    report,
+    report, rehearse,
 ):  # fmt: skip
     command.add_command(_each.command)

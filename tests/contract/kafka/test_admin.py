@@ -99,3 +99,15 @@ def test_positions_of_a_group_are_set_and_read(admin, new_topic):
     admin.set_group_offsets(group, {Partition(topic, 0): 3})
     assert admin.group_offsets(group) == {Partition(topic, 0): 3, Partition(topic, 1): 0}
     assert admin.groups()[group] == "Empty"
+
+
+def test_topics_and_groups_are_deleted_and_missing_ones_left_out(admin, new_topic):
+    topic = new_topic()
+    group = f"group-{topic}"
+    admin.set_group_offsets(group, {Partition(topic, 0): 0})
+    admin.delete_groups([group, "no-such-group"])
+    assert group not in admin.groups()
+    admin.delete_topics([topic, "no-such-topic"])
+    until(lambda: not admin.topics([topic]), "the topic is gone")
+    admin.delete_topics([])
+    admin.delete_groups([])

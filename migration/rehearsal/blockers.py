@@ -1,0 +1,53 @@
+"""What would block the real run of a plan, by the facts of the real deployment. Pure.
+
+The gates are judged by the deciders of the courses themselves, so the sentences are those that an operator would get.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from migration.facts import Facts, Rules
+from migration.inventory import FoundGroup, FoundTopic, notes
+from migration.plan import DOUBLE_READ, DOUBLE_WRITE, MigrationPlan
+from migration.recipes.course import PlanStep
+from migration.states import PlanState, Refuse, Wait
+from migration.sub_steps.registry import SUB_STEPS
+from migration.sub_steps.sub_step import shown
+
+GATES: Mapping[str, tuple[str, ...]] = {
+    DOUBLE_WRITE: ("one_writer", "journals", "divergence"),
+    DOUBLE_READ: ("groups_near",),
+}
+"""Sub-steps of a recipe that judge the deployment as it is before the plan has begun."""
+STABLE = "Stable"
+
+
+def blockers(
+    plan: MigrationPlan, faults: Sequence[str], facts: Facts | None, rules: Rules, topics: Sequence[FoundTopic],
+    groups: Sequence[FoundGroup],
+) -> list[str]:  # fmt: skip
+    """One sentence each; empty: nothing is known that would block it.
+
+    Args:
+        faults: of the plan against cluster and configuration.
+        facts: None: the real deployment could not be asked; a fault says why.
+    """
+    found = [*faults]
+    for each in topics:
+        found += [f"{each.name}: {note}" for note in notes(each)]
+    moving = {each.name for each in topics}
+    for group in groups:
+        if group.state == STABLE and plan.recipe != DOUBLE_READ and moving & {*group.topics}:
+            found.append(
+                f"group {group.name} has members on Kafka and {group.lag:,} records to read: they move by `penstock "
+                "migrate positions`, which needs the group without members"
+            )
+    if facts is None:
+        return found
+    if facts.late:
+        found.append(f"the configuration is not applied by {shown(facts.late)}: a fence would be lifted after 5 s")
+    state = PlanState(plan.name, PlanStep.COPYING, recipe=plan.recipe)
+    for name in GATES.get(plan.recipe, ()):
+        answer = SUB_STEPS[name].decide(state, facts, rules)
+        if isinstance(answer, Refuse | Wait):
+            found.append(answer.sentence)
+    return found

@@ -1,0 +1,11 @@
+"""Errors of rehearsals.
+
+PenstockError
+└── RehearsalFailed      it cannot go on; the sentence says why
+"""
+
+from common.errors import PenstockError
+
+
+class RehearsalFailed(PenstockError):
+    pass
