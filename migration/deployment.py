@@ -4,24 +4,33 @@ Every work item reads what is, does what is missing and writes by compare-and-se
 facts show what another writer has done.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
 from common.admin.administrator import Administrator
 from common.config.applying import laggards
-from common.config.definitions import CopyDefinition, CopyInDefinition, CopyOutDefinition, CutRecord, TopicDefinition
+from common.config.definitions import (
+    CopyDefinition,
+    CopyInDefinition,
+    CopyOutDefinition,
+    CutRecord,
+    GroupDefinition,
+    TopicDefinition,
+)
 from common.config.definitions.copies import copy_in_claim
 from common.config.errors import VersionConflict
 from common.config.store import SENT, ConfigStore
 from common.config.text_values import ENGINE_HOME, KAFKA_HOME
 from common.kafka.base import ClusterAdmin
 from common.kafka.records import Partition
+from common.shared_reads import hidden_topic
 from engine.link.copy import SourceState
 from migration import dual_reads, effects
 from migration.entries import marks
 from migration.facts import IN_ENGINE, IN_KAFKA, MISSING, Facts, TopicFacts
 from migration.journals import PRODUCERS, journal_facts
+from migration.leftovers import DeadLetters, DelayedMessages
 from migration.plan import DOUBLE_READ, DOUBLE_WRITE, MigrationPlan
 from migration.positions import CopiedTopic, KafkaEnds, kafka_ends, source_faults
 from migration.states import Do, PlanState
@@ -29,6 +38,7 @@ from migration.tails import CopyTails, EnginePlace
 
 REVERSE_GROUP = "penstock.copy."
 """Prefix of the Kafka group whose committed offsets are the positions of a plan's reverse copy, design 0035."""
+GROUPS_ASKED_MAX = 100_000
 
 
 class EngineSide(Protocol):
@@ -41,6 +51,10 @@ class EngineSide(Protocol):
     def rebase(self, topic: CopiedTopic, ends: Sequence[int], reason: str) -> None: ...
 
     def backlog(self, topic: str, group: str) -> int: ...
+
+    def delayed(self, topic: str) -> DelayedMessages: ...
+
+    def dead_letters(self, topics: Collection[str], groups: Collection[str]) -> dict[str, tuple[DeadLetters, ...]]: ...
 
     def places(self, topic: CopiedTopic, rows: Sequence[SourceState]) -> dict[Partition, EnginePlace]: ...
 
@@ -65,12 +79,13 @@ class Deployment:
     def _store(self) -> ConfigStore:
         return self._admin.store
 
-    def facts(self, with_positions: bool, with_claims: bool = False) -> Facts:
+    def facts(self, with_positions: bool, with_claims: bool = False, with_leftovers: bool = False) -> Facts:
         """The facts, as of one time or later.
 
         Args:
             with_positions: ask Kafka and the engine, too.
             with_claims: ask what bridges copy.
+            with_leftovers: ask the engine for delayed messages and dead letters.
         """
         store, names = self._store, self._plan.topic_names
         version = store.version()  # before the entries: who has applied it has applied what is read here
@@ -81,12 +96,30 @@ class Deployment:
             topics = dual_reads.with_lags(topics, self._kafka(), self._engine)
         if with_claims:
             topics = {name: replace(each, is_being_copied=self._is_being_copied(name)) for name, each in topics.items()}
+        if with_leftovers:
+            topics = self._with_leftovers(topics)
         cut_ms = max(each.cut_ms for each in topics.values())
         soaked_ms = max(0, self._admin.clock.now_ms() - cut_ms) if cut_ms else 0
         found = Facts(topics, tuple(laggards(store, version)), unsent(store, version), soaked_ms=soaked_ms)
         if self._plan.recipe != DOUBLE_WRITE:
             return found
         return replace(found, **journal_facts(store, names, version)._asdict())
+
+    def _with_leftovers(self, topics: Mapping[str, TopicFacts]) -> dict[str, TopicFacts]:
+        hidden = {
+            name: [hidden_topic(each, name) for each in self._plan.groups if self._plan.recipe == DOUBLE_READ]
+            for name in topics
+        }
+        groups = {*self._plan.groups, *self._store.names(GroupDefinition.kind, limit=GROUPS_ASKED_MAX)}
+        wanted = [*topics, *(each for some in hidden.values() for each in some)]
+        dead = self._engine.dead_letters(wanted, groups)
+        return {
+            name: replace(
+                each, delayed=self._engine.delayed(name),
+                dead=tuple(found for at in (name, *hidden[name]) for found in dead.get(at, ())),
+            )
+            for name, each in topics.items()
+        }  # fmt: skip
 
     def _configured(self, name: str, mark: str) -> TopicFacts:
         definition, plan = self._definition(name), self._plan

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from migration.leftovers import DeadLetters, DelayedMessages
+
 IN_KAFKA, IN_ENGINE, MISSING = "kafka", "engine", ""
 """Homes of a planned topic; MISSING: it has no entry in the configuration."""
 
@@ -53,6 +55,8 @@ class TopicFacts:
         copied_ends: per queue, the engine's offset after the last record that was copied from Kafka.
         faults: why the copy cannot go on or cannot be trusted, one sentence each.
         groups: of the plan, where they read both sides.
+        delayed: delayed messages that wait in the engine; None: they were not asked for.
+        dead: dead letters of the topic, and of its hidden topics; empty: none, or they were not asked for.
     """
 
     mark: str = ""
@@ -74,6 +78,8 @@ class TopicFacts:
     copied_ends: tuple[int, ...] = ()
     faults: tuple[str, ...] = ()
     groups: tuple[GroupFacts, ...] = ()
+    delayed: DelayedMessages | None = None
+    dead: tuple[DeadLetters, ...] = ()
 
     @property
     def behind_in(self) -> int | None:

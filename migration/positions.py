@@ -3,7 +3,7 @@
 No memory of a copier takes part, so they are right whatever was killed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from common.contract import Code
@@ -16,6 +16,7 @@ from engine.client.backlog import backlogs
 from engine.client.copied import CopyLink, accept, states
 from engine.client.dial import Hello
 from engine.link.copy import QUEUES_PER_REQUEST_MAX, SourceState
+from migration.leftovers import DeadLetters, DelayedMessages, dead_letters, delayed_messages
 from migration.tails import EnginePlace
 
 
@@ -124,6 +125,14 @@ class EnginePositions:
     def backlog(self, topic: str, group: str) -> int:
         """Messages of a topic that a group has not acknowledged; 0 where no engine has the topic. Raises AdminError."""
         return sum(each.messages for link in self._links for each in backlogs(link, topic, group))
+
+    def delayed(self, topic: str) -> DelayedMessages:
+        """Delayed messages of a topic that wait. Raises AdminError."""
+        return delayed_messages(self._links, topic)
+
+    def dead_letters(self, topics: Collection[str], groups: Collection[str]) -> dict[str, tuple[DeadLetters, ...]]:
+        """Dead letters by topic; see `leftovers.dead_letters`. Raises AdminError."""
+        return dead_letters(self._links, topics, groups)
 
     def _by_link(self, topic: CopiedTopic) -> dict[int, list[int]]:
         """Queues by the number of the link to their broker group."""

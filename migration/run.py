@@ -27,7 +27,7 @@ HOUR_MS = 3_600_000
 class PlanWorld(Protocol):
     """See Deployment."""
 
-    def facts(self, with_positions: bool, with_claims: bool = False) -> Facts: ...
+    def facts(self, with_positions: bool, with_claims: bool = False, with_leftovers: bool = False) -> Facts: ...
 
     def perform(self, item: Do, state: PlanState) -> None: ...
 
@@ -103,7 +103,7 @@ class CourseRun:
 
     def _facts(self) -> Facts:
         state, sub_step = self.entry.state, SUB_STEPS[self.entry.state.sub_step]
-        facts = self._world.facts(sub_step.asks_positions, sub_step.asks_claims)
+        facts = self._world.facts(sub_step.asks_positions, sub_step.asks_claims, sub_step.asks_leftovers)
         now_s = self._clock.monotonic_s()
         still = {name: left_ends(state, each) for name, each in leaving(state, facts).items()}
         if still != self._still:

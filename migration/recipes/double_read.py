@@ -17,16 +17,19 @@ COURSES: Courses = {
     "soak": Course((PlanStep.CUT,), ("kafka_drained",), PlanStep.SOAKING, "rollback"),
     "rollback": Course(
         (PlanStep.VERIFIED, PlanStep.FENCED, PlanStep.CUT, PlanStep.SOAKING),
-        ("moved", *_FENCING, "read_back", "switch", "followed", "rearm", "lift"), PlanStep.COPYING,
+        ("moved", "delayed", "dead_letters", "fence", "fenced_everywhere", "sent", "delayed_fenced", "quiet", "read_back",
+         "switch", "followed", "rearm", "lift"), PlanStep.COPYING,
         "verify and cut again", Aim.TO_KAFKA,
     ),
     "retire": Course(
-        (PlanStep.SOAKING,), ("soaked", "kafka_drained", "leave", "applied", "acknowledged", "no_dual_reads", "unmark"),
+        (PlanStep.SOAKING,),
+        ("soaked", "kafka_drained", "hidden_dead_letters", "leave", "applied", "acknowledged", "no_dual_reads", "unmark"),
         PlanStep.RETIRED, "none: a new plan",
     ),
     "abort": Course(
         (PlanStep.PLANNED, PlanStep.COPYING, *CUTTABLE),
-        ("not_moved", "lift", "leave", "applied", "acknowledged", "no_dual_reads", "unmark"), PlanStep.ABORTED,
+        ("not_moved", "lift", "hidden_dead_letters", "leave", "applied", "acknowledged", "no_dual_reads", "unmark"),
+        PlanStep.ABORTED,
         "a new plan",
     ),
     UNFENCE: UNFENCING,

@@ -16,7 +16,7 @@ COURSES: Courses = {
         (PlanStep.PLANNED,), ("one_writer", "journals", "mark", "entries", "applied"), PlanStep.COPYING, "abort"
     ),
     "verify": Course(
-        (PlanStep.COPYING, PlanStep.VERIFIED), ("journals", "caught_up", *_PAIRING, "divergence"), PlanStep.VERIFIED,
+        (PlanStep.COPYING, PlanStep.VERIFIED), ("journals", "delayed", "caught_up", *_PAIRING, "divergence"), PlanStep.VERIFIED,
         "abort", Aim.PAIR,
     ),
     "fence": Course(CUTTABLE, _FENCING, PlanStep.FENCED, "abort, or wait: it ends by itself", Aim.SWAP_TO_ENGINE),
@@ -26,7 +26,8 @@ COURSES: Courses = {
     "soak": Course((PlanStep.CUT,), ("journals", "divergence"), PlanStep.SOAKING, "rollback"),
     "rollback": Course(
         (PlanStep.VERIFIED, PlanStep.FENCED, PlanStep.CUT, PlanStep.SOAKING),
-        ("moved", *_FENCING, "switch", "followed", "lift"), PlanStep.COPYING, "verify and cut again", Aim.SWAP_TO_KAFKA,
+        ("moved", "delayed", "dead_letters", *_FENCING, "switch", "followed", "lift"), PlanStep.COPYING,
+        "verify and cut again", Aim.SWAP_TO_KAFKA,
     ),
     "retire": Course(
         (PlanStep.SOAKING,), ("soaked", *_FENCING, "unpair", "followed", "unmark"), PlanStep.RETIRED,

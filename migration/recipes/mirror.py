@@ -12,7 +12,8 @@ COURSES: Courses = {
     "soak": Course((PlanStep.CUT,), ("copy_out",), PlanStep.SOAKING, "rollback"),
     "rollback": Course(
         (PlanStep.VERIFIED, PlanStep.FENCED, PlanStep.CUT, PlanStep.SOAKING),
-        ("moved", "copy_out", *_FENCING, "switch", "followed", "no_copy_out", "lift"), PlanStep.COPYING,
+        ("moved", "delayed", "dead_letters", "copy_out", "gates", "fence", "fenced_everywhere", "sent", "delayed_fenced",
+         "quiet", "drained", "switch", "followed", "no_copy_out", "lift"), PlanStep.COPYING,
         "verify and cut again", Aim.TO_KAFKA,
     ),
     "retire": Course(

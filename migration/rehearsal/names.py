@@ -49,7 +49,9 @@ class RehearsalNames:
         prefix = rehearsal_name(self.run)
         topics = {name: f"{prefix}.{number}" for number, name in enumerate(self.plan.topic_names, 1)}
         object.__setattr__(self, "topics", topics)
-        object.__setattr__(self, "groups", {name: f"{prefix}.g{number}" for number, name in enumerate(self.plan.groups, 1)})
+        object.__setattr__(
+            self, "groups", {name: f"{prefix}.g{number}" for number, name in enumerate(self.plan.groups, 1)}
+        )
 
     @property
     def name(self) -> str:

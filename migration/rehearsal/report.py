@@ -100,8 +100,7 @@ class RehearsalReport:
         parts += ["## What would block the real run", ""]
         parts += [*(f"- {each}" for each in self.blockers or ["Nothing that is known now."]), ""]
         rows = [
-            {"real": name, "copy": copy, "records_copied": self.sampled.get(name)}
-            for name, copy in self.copies.items()
+            {"real": name, "copy": copy, "records_copied": self.sampled.get(name)} for name, copy in self.copies.items()
         ]
         return "\n".join([*parts, "## Copies", "", *table(rows, ("real", "copy", "records_copied")), ""])
 

@@ -21,6 +21,7 @@ class SubStep(NamedTuple):
         is_guarded: whether it is for fenced topics only: without the fence the course is given up.
         asks_positions: whether its facts need those of Kafka and the engine.
         asks_claims: whether its facts need what bridges copy.
+        asks_leftovers: whether its facts need delayed messages and dead letters.
     """
 
     decide: Decider
@@ -29,6 +30,7 @@ class SubStep(NamedTuple):
     is_guarded: bool = False
     asks_positions: bool = False
     asks_claims: bool = False
+    asks_leftovers: bool = False
 
 
 def missing(work: str, is_there: Callable[[TopicFacts], bool]) -> Decider:

@@ -130,7 +130,9 @@ class StepRunner:
         result.waits += [each for each in dict.fromkeys(waits) if each not in result.waits]
         del result.waits[LISTED_MAX:]
         if is_late:
-            result.refusals.append(f"{self._step_s_max:.0f} s were not enough; it waits: {sentences[-1] if sentences else '-'}")
+            result.refusals.append(
+                f"{self._step_s_max:.0f} s were not enough; it waits: {sentences[-1] if sentences else '-'}"
+            )
         elif code > 0:
             result.refusals.append(sentences[-1] if sentences else f"exit code {code}")
 

@@ -135,7 +135,9 @@ class Rehearsal:
                 result.caller = self._ledger.taken_view()
                 self.report.steps.append(result)
                 if not result.is_done:
-                    raise RehearsalFailed(f"{command.name}: {result.refusals[-1] if result.refusals else 'it did not end'}")
+                    raise RehearsalFailed(
+                        f"{command.name}: {result.refusals[-1] if result.refusals else 'it did not end'}"
+                    )
                 if number == 0:
                     crew.start()
                 time.sleep(options.soak_s)  # load between the steps
@@ -191,7 +193,10 @@ class Rehearsal:
                 facts = deployment.facts(with_positions=True)
         except (CommandError, PenstockError, OSError):
             return {}
-        found: dict[str, Any] = {"behind": total_behind(facts), "waiting_in_journals": sum(each.messages for each in facts.waiting)}
+        found: dict[str, Any] = {
+            "behind": total_behind(facts),
+            "waiting_in_journals": sum(each.messages for each in facts.waiting),
+        }
         groups = [each for topic in facts.topics.values() for each in topic.groups]
         found["groups_behind"] = sum(each.kafka_lag or 0 for each in groups) if groups else None
         return {name: value for name, value in found.items() if value is not None}

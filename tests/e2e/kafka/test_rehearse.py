@@ -5,7 +5,6 @@ PENSTOCK_REHEARSALS=1 rehearses every recipe with a kill in each command; the de
 
 import json
 import os
-import signal
 import subprocess
 from contextlib import closing
 
@@ -16,7 +15,6 @@ from common.kafka.base import END, NewKafkaTopic, ProducerOptions
 from common.kafka.connection import KafkaConnection
 from common.kafka.drivers import installed, open_driver
 from common.kafka.records import OutgoingRecords, Partition
-from migration.rehearsal.names import PREFIX
 from penstock.rehearsal.site import directory_of
 from tests.e2e.running import PENSTOCK, RunningPenstock
 from tests.services import require
@@ -142,3 +140,13 @@ def test_a_mirror_is_rehearsed_with_a_kill_and_leaves_the_real_world_as_it_was(r
     text = (tmp_path / "report" / "rehearsal.md").read_text()
     assert "Nothing was lost, doubled or out of order." in text and f"seed {report['seed']}" in text
     assert json.loads((tmp_path / "report" / "rehearsal.json").read_text()) == report
+
+
+@pytest.mark.skipif(not ALL, reason="PENSTOCK_REHEARSALS=1 rehearses every recipe")
+@pytest.mark.parametrize("recipe", ["double_write", "double_read"])
+def test_every_recipe_is_rehearsed_with_a_kill_in_each_command_that_may_have_one(rehearsed, recipe):
+    before = rehearsed.world()
+    report = rehearsed.rehearse(recipe, "--kills", "5")
+    assert_clean(report, 5)
+    assert report["differing"] == (0 if recipe == "double_write" else None)
+    assert rehearsed.world() == before

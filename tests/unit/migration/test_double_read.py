@@ -8,8 +8,10 @@ from common.config.definitions import GroupDefinition, SharedReadDefinition, Top
 from common.config.errors import InvalidDefinition
 from common.kafka.base import EARLIEST
 from common.kafka.records import Partition
+from common.shared_reads import hidden_topic
 from migration.dual_read_fit import dual_read_faults
 from migration.errors import PlanRefused
+from migration.leftovers import DeadLetters
 from migration.plan import parse_plan
 from migration.recipes.course import PlanStep
 from migration.recipes.double_read import COURSES
@@ -183,6 +185,17 @@ def test_the_soak_waits_until_every_group_has_read_and_acknowledged_kafkas_side(
     world.is_reading = True
     world.run().resume()
     assert world.state.step is PlanStep.SOAKING and sum(world.hidden.values()) == 0
+
+
+def test_dead_letters_of_what_came_from_kafka_hold_the_end_back_because_their_hidden_topic_goes(world):
+    go(world, *WAY)
+    hidden = hidden_topic("workers", "orders")
+    world.dead = {hidden: (DeadLetters("workers", hidden, 2),)}
+    with pytest.raises(PlanRefused, match=f"group workers has 2 dead letters of {hidden}: they came from Kafka"):
+        go(world, "retire")
+    assert world.state.step is PlanStep.SOAKING and world.entries("orders"), "nothing was ended"
+    go(world, "retire", accepted=["dead-letters"])
+    assert not world.entries("orders")
 
 
 def test_a_rollback_waits_for_groups_with_an_order_and_the_next_cut_is_drained_anew(world):

@@ -18,6 +18,7 @@ from common.kafka.records import Partition
 from engine.link.copy import ForeignSource, QueueSource, SourceState
 from migration.deployment import Deployment
 from migration.entries import PlanStore
+from migration.leftovers import DelayedMessages
 from migration.plan import parse_plan
 from migration.run import CourseRun
 
@@ -131,6 +132,7 @@ class World:
         self.proxies = [self.proxy_class(self, f"producer_proxy@{n}/host") for n in range(2)]
         self.progress, self.is_busy = [], True
         self.bypasses = False
+        self.delayed, self.dead = {}, {}
 
     def next_message(self) -> int:
         self.own += 1
@@ -148,6 +150,9 @@ class World:
     def home(self, name):
         found = self.store.get("topic", name)
         return found.value["home"] if found and "home" in found.value else "engine" if found else ""
+
+    def dead_letters(self, topics, groups):
+        return {name: each for name, each in self.dead.items() if name in topics}
 
     # The part of ClusterAdmin and of EnginePositions that a plan asks.
 
@@ -222,7 +227,8 @@ class World:
         admin = Administrator(self.operator_store, "cli:test@desk", self.clock)
         plans = PlanStore(self.operator_store, self.clock, admin.who)
         engine = SimpleNamespace(
-            copied=self.copied_rows, ends=self.engine_ends, rebase=self.rebase, backlog=self.backlog
+            copied=self.copied_rows, ends=self.engine_ends, rebase=self.rebase, backlog=self.backlog,
+            delayed=lambda topic: self.delayed.get(topic, DelayedMessages(0, 0)), dead_letters=self.dead_letters,
         )
         deployment = Deployment(admin, self.plan, lambda: self, engine, self.progress.append)
         entry = plans.read("shop")
