@@ -3,13 +3,20 @@
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from common.config.definitions import TopicDefinition
+from common.config.errors import VersionConflict
 from common.config.store import COPIED, JOURNAL, Applied, ConfigStore
 from migration.facts import WaitingCopies
 
 PRODUCERS = "producer_proxy@"
 KIND = "journal"
 ALL_TOPICS = "*"
-JOURNALS_MAX = 10_000
+JOURNALS_MAX = TOPICS_MAX = 10_000
+RACES_MAX = 5
+MARGIN_MS = 60_000
+"""A comparison from a time on covers a range that begins so much later: clocks differ."""
+CompareRange = tuple[str, int, int, int]
+"""Topic, queue and both times of a range, by which its journal knows it."""
 
 
 class JournalFacts(NamedTuple):
@@ -63,12 +70,104 @@ def _waiting(value: Mapping[str, Any]) -> Iterator[WaitingCopies]:
         yield WaitingCopies(value["process"], topic, each["messages"], ids)
 
 
-def _doubts(value: Mapping[str, Any], wanted: Collection[str]) -> Iterator[str]:
+def _doubts(value: Mapping[str, Any], wanted: Collection[str] | None) -> Iterator[str]:
+    """Args: wanted: topics; None: all."""
     for each in value.get("ranges", ()):
-        if each["topic"] in wanted or each["topic"] == ALL_TOPICS:
+        if wanted is None or each["topic"] in wanted or each["topic"] == ALL_TOPICS:
             yield f"the journal of {value['process']} misses a range of {each['topic']}: {each['reason']}"
     for topic, count in value.get("refused", {}).items():
-        if topic in wanted:
+        if wanted is None or topic in wanted:
             yield f"{count:,} messages of {topic} are refused by the secondary of {value['process']}"
     if fault := value.get("fault"):
         yield f"{value['process']}: {fault}"
+
+
+def ranges_to_compare(
+    store: ConfigStore, names: Collection[str], from_ms: int | None, to_ms: int | None
+) -> dict[str, list[CompareRange]]:
+    """By journal: the ranges that a comparison of these topics covers, if it begins now.
+
+    A range of all topics is among them where no other topic is written to both sides.
+
+    Args:
+        from_ms, to_ms: times of the messages that are compared; None: from the first one, to the last one.
+    """
+    others = [
+        name
+        for name, each in store.entries(TopicDefinition.kind, limit=TOPICS_MAX)
+        if each.value.get("secondary") and name not in names
+    ]
+    wanted = {*names} if others else {*names, ALL_TOPICS}
+    found: dict[str, list[CompareRange]] = {}
+    for journal, entry in store.entries(KIND, limit=JOURNALS_MAX):
+        covered = [
+            each for each in entry.value.get("ranges", ()) if each["topic"] in wanted and _covers(from_ms, to_ms, each)
+        ]
+        if covered:
+            found[journal] = [(each["topic"], each["queue"], each["from_ms"], each["to_ms"]) for each in covered]
+    return found
+
+
+def _covers(from_ms: int | None, to_ms: int | None, row: Mapping[str, Any]) -> bool:
+    is_begun = from_ms is None or from_ms <= row["from_ms"] - MARGIN_MS
+    return is_begun and (to_ms is None or to_ms >= row["to_ms"] + MARGIN_MS)
+
+
+def note_compared(store: ConfigStore, found: Mapping[str, list[CompareRange]]) -> int:
+    """Tell journals that both sides are equal in these ranges: their proxies forget those that have not grown meanwhile.
+
+    Returns the number of ranges. A journal whose entry is gone is left out. Raises ConfigError.
+    """
+    return sum(len(ranges) for journal, ranges in found.items() if _note(store, journal, ranges))
+
+
+def _note(store: ConfigStore, journal: str, ranges: list[CompareRange]) -> bool:
+    for _ in range(RACES_MAX):
+        entry = store.get(KIND, journal)
+        if entry is None:
+            return False
+        try:
+            store.put(KIND, journal, {**entry.value, "compared": [[*each] for each in ranges]}, entry.version)
+            return True
+        except VersionConflict:
+            continue
+    return False
+
+
+class JournalEntry(NamedTuple):
+    """A journal as the configuration has it. Attributes: version: of the entry."""
+
+    id: str
+    value: Mapping[str, Any]
+    version: int
+
+
+def journals_of(store: ConfigStore) -> list[JournalEntry]:
+    return [JournalEntry(id_, each.value, each.version) for id_, each in store.entries(KIND, limit=JOURNALS_MAX)]
+
+
+def owner_at_work(store: ConfigStore, entry: JournalEntry) -> str:
+    """The process that works with this journal; empty: none does, or another journal may be the one of that process."""
+    process = entry.value["process"]
+    owned = [each for each in journals_of(store) if each.value["process"] == process]
+    return process if process in store.applied() and len(owned) == 1 else ""
+
+
+def what_may_be_missing(entry: JournalEntry) -> list[str]:
+    """What one side may lack if the journal is lost, one sentence each."""
+    found = []
+    for each in _waiting(entry.value):
+        ids = ", ".join(shown for _, shown in each.ids)
+        topic = "topics that are not told one by one" if each.topic == ALL_TOPICS else each.topic
+        found.append(
+            f"{each.messages:,} messages of {topic} waited for their second side"
+            + (f", the first: {ids}" if ids else "")
+        )
+    found += [f"{each}" for each in _doubts(entry.value, None)]
+    found.append("messages of its last seconds, which it had not told: of any topic that its proxy wrote to both sides")
+    return found
+
+
+def forget_journal(store: ConfigStore, entry: JournalEntry) -> None:
+    """Remove a journal's entry: plans do not wait for it any more. Raises VersionConflict: it has changed meanwhile."""
+    store.delete(KIND, entry.id, entry.version)

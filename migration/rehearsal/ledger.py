@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from common.contract import Code
 
-NO_ANSWER = 0
+NO_ANSWER = -1
 """In place of a code: the connection broke, so the message may be stored."""
 OK_CODES = (Code.OK, Code.BUFFERED, Code.DUPLICATE)
 UNKNOWN_CODES = (NO_ANSWER, Code.TIMEOUT)

@@ -1,7 +1,7 @@
 """Ids that one side of a dual write lacks, as a repair journal knows them, per topic and queue; read without its lock."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from producer_proxy.buffer.disk.segment import bases
 from producer_proxy.buffer.entry import BufferEntry, EntryError, decode
 from producer_proxy.journal import missed
 from producer_proxy.journal.contents import shown_id
-from producer_proxy.journal.missed import COMPARED_NAME, MissedRange
+from producer_proxy.journal.missed import MissedRange
 from producer_proxy.journal.segment import JournalSegment
 
 UNDERWAY_MS = 2_000
@@ -81,16 +81,6 @@ def divergence(directory: Path, now_ms: int | None = None, underway_ms: int = UN
     )
     refused = tuple(RefusedCopy(each.entry.topic, shown_id(each.entry), each.reason) for each in dead.read(directory))
     return Divergence(queues, refused, tuple(missed.read(directory / "missed")[1]), damaged)
-
-
-def note_compared(directory: Path, topics: Iterable[str]) -> None:
-    """Tell a journal that the ranges of these topics were compared by id, and filled; ALL_TOPICS names the range of all.
-
-    Its proxy forgets them within a second or two, or at its next start. Raises OSError.
-    """
-    draft = directory / f"{COMPARED_NAME}.new"
-    draft.write_text("\n".join(topics))
-    draft.replace(directory / COMPARED_NAME)
 
 
 def _waiting(directory: Path) -> Iterator[tuple[BufferEntry | None, int | None]]:

@@ -154,6 +154,8 @@ class Journaling:
         try:
             if self.backlog.count:
                 told["topics"] = contents.waiting(directory, self.backlog, in_thread)
+            if self.intents.ranges.all:
+                self.intents.ranges.forget(self._registration.compared())
             if ranges := self.intents.ranges.all:
                 told["ranges"] = contents.told_ranges(ranges)
             if count := self.journal.dead.count:
@@ -177,7 +179,6 @@ class Journaling:
         """Find the pairs of topics with entries, and drop the entries of topics that have no secondary any more."""
         while True:
             try:
-                self.intents.ranges.take_compared()
                 for topic in list(self.backlog.topics):
                     self._look_at(topic)
                 if self._registration is not None:

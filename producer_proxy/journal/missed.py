@@ -7,7 +7,7 @@ The file `missed` has its whole size from the start, so that a full disk can sti
 import json
 import os
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,8 +18,6 @@ RANGES_MAX = 50
 """Above it, the ranges of a topic's queues become one; above it again, those of all topics."""
 ALL_QUEUES = -1
 ALL_TOPICS = "*"
-COMPARED_NAME = "compared"
-"""File beside the ranges with the names of topics that were compared, one per line."""
 _HEAD = struct.Struct("<8sQII")
 _MAGIC = b"PSTKMISS"
 
@@ -78,19 +76,16 @@ class MissedRanges:
         """Record that messages of any topic may be missing, which the primary has stored between two times."""
         self._join(MissedRange(ALL_TOPICS, ALL_QUEUES, from_ms, to_ms, None, None, 0, reason))
 
-    def compared(self, topics: Iterable[str]) -> None:
-        """Forget the ranges of topics that have been compared by id, and filled."""
-        for name in topics:
-            self._ranges = {key: each for key, each in self._ranges.items() if each.topic != name}
-            self.is_dirty = True
+    def forget(self, compared: Collection[tuple[str, int, int, int]]) -> None:
+        """Forget ranges that both sides were compared for, and that have not grown since. Raises OSError.
 
-    def take_compared(self) -> None:
-        """Forget the ranges of topics that another process has told of, see `divergence.note_compared`. Raises OSError."""
-        if self._path is None or not (told := self._path.with_name(COMPARED_NAME)).exists():
-            return
-        self.compared(told.read_text().splitlines())
-        self.write()
-        told.unlink()
+        Args:
+            compared: topic, queue and both times of each, as they were before the comparison began.
+        """
+        kept = {key: each for key, each in self._ranges.items() if each[:4] not in compared}
+        if len(kept) < len(self._ranges):
+            self._ranges, self.is_dirty = kept, True
+            self.write()
 
     def write(self) -> None:
         """Write all ranges to the file, durably. Blocks the thread. Raises OSError; they stay dirty."""

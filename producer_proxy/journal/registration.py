@@ -15,6 +15,8 @@ from common.config.errors import VersionConflict
 from common.config.store import ConfigStore
 
 KIND = "journal"
+COMPARED = "compared"
+"""Field that operators write, with the ranges that they have compared; a `tell` of something else removes it."""
 IDENTITY_NAME = "identity"
 RACES_MAX = 5
 
@@ -45,6 +47,14 @@ class JournalRegistration:
         """
         if not self._is_made:
             self._write(lambda before: before | self._own())
+
+    def compared(self) -> set[tuple[str, int, int, int]]:
+        """Ranges of this journal that an operator has compared since the last `tell`: topic, queue and both times.
+
+        Blocks. Raises ConfigError, OSError.
+        """
+        found = self._store.get(KIND, self._identity()) if self.may_exist else None
+        return {(topic, *rest) for topic, *rest in (found.value.get(COMPARED, ()) if found is not None else ())}
 
     def tell(self, contents: dict[str, Any]) -> None:
         """Write what the journal holds, if it has changed. Blocks. Raises ConfigError, OSError."""

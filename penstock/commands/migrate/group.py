@@ -8,6 +8,7 @@ from penstock.commands.migrate import (
     cut,
     divergence,
     fence,
+    forget_journal,
     inventory,
     plan,
     positions,
@@ -41,6 +42,6 @@ def command() -> None:
 
 for _each in (
     inventory, plan, start, status, verify, divergence, positions, fence, cut, soak, rollback, retire, abort, resume,
-    report, rehearse,
+    report, rehearse, forget_journal,
 ):  # fmt: skip
     command.add_command(_each.command)

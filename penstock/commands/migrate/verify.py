@@ -16,7 +16,7 @@ from engine.client.admin import AdminError
 from engine.link.errors import LinkError
 from migration.describe import rows
 from migration.entries import PlanEntry, PlanStore
-from migration.journals import journal_facts
+from migration.journals import journal_facts, note_compared, ranges_to_compare
 from migration.plan import DOUBLE_READ, DOUBLE_WRITE
 from migration.positions import EnginePositions
 from migration.reconcile.plan_check import CheckedTopic, PlanCheck, divergence, finding_rows, topic_row
@@ -122,6 +122,7 @@ def _check(
         is_again: the last comparison of this command found nothing: the plan's history has a line already.
     """
     written = Repaired(0, 0, [])
+    doubtful = ranges_to_compare(admin.store, entry.plan.topic_names, span.from_ms, span.to_ms)
     with opened_check(instance, admin, entry) as (check, kafka):
         found = check.compare(span)
         if repair and divergence(found):
@@ -136,6 +137,8 @@ def _check(
     if left or written.refused:
         told = f": {written.refused[0]}" if written.refused else ""
         raise CommandError(f"plan {entry.plan.name}: {left:,} ids differ{told}", FAILED)
+    if ranges := note_compared(admin.store, doubtful):
+        say(f"{ranges:,} ranges of repair journals are compared")
     return entry
 
 

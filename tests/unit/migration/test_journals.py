@@ -5,7 +5,7 @@ import pytest
 from common.config.memory_store import MemoryConfigStore
 from common.config.store import COPIED, JOURNAL
 from migration.facts import WaitingCopies
-from migration.journals import journal_facts
+from migration.journals import MARGIN_MS, journal_facts, note_compared, ranges_to_compare
 
 ONE, OTHER = "producer_proxy@127.0.0.1:1/a", "producer_proxy@127.0.0.1:1/b"
 VERSION = {"topic": 7}
@@ -71,3 +71,33 @@ def test_ranges_refusals_and_faults_are_doubts_of_the_topics_they_concern(store)
     assert len(told) == 4 and told[-1] == f"{ONE}: full"
     assert f"2 messages of orders are refused by the secondary of {ONE}" in told
     assert not [each for each in told if "other" in each]
+
+
+def test_a_comparison_covers_ranges_of_its_topics_and_times_and_that_of_all_topics_if_no_other_has_two_sides(store):
+    rows = [
+        {
+            "topic": topic,
+            "queue": -1,
+            "from_ms": 10 * MARGIN_MS,
+            "to_ms": 20 * MARGIN_MS,
+            "messages": 0,
+            "reason": "full",
+        }
+        for topic in ("orders", "other", "*")
+    ]
+    entry(store, "j", ranges=rows)
+
+    def covered(from_ms=None, to_ms=None):
+        return [each[0] for each in ranges_to_compare(store, ["orders"], from_ms, to_ms).get("j", ())]
+
+    assert covered() == covered(9 * MARGIN_MS, 21 * MARGIN_MS) == ["orders", "*"]
+    assert covered(10 * MARGIN_MS) == covered(to_ms=20 * MARGIN_MS) == []
+    store.put("topic", "other", {"queues": 1, "secondary": "engine", "home": "kafka:main"}, 0)
+    assert covered() == ["orders"]
+
+
+def test_a_journal_is_told_what_was_compared_and_one_that_is_gone_is_left_out(store):
+    entry(store, "j")
+    ranges = [("orders", -1, 1, 2)]
+    assert note_compared(store, {"j": ranges, "gone": ranges}) == 1
+    assert store.get("journal", "j").value["compared"] == [["orders", -1, 1, 2]]

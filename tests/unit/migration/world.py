@@ -227,8 +227,12 @@ class World:
         admin = Administrator(self.operator_store, "cli:test@desk", self.clock)
         plans = PlanStore(self.operator_store, self.clock, admin.who)
         engine = SimpleNamespace(
-            copied=self.copied_rows, ends=self.engine_ends, rebase=self.rebase, backlog=self.backlog,
-            delayed=lambda topic: self.delayed.get(topic, DelayedMessages(0, 0)), dead_letters=self.dead_letters,
+            copied=self.copied_rows,
+            ends=self.engine_ends,
+            rebase=self.rebase,
+            backlog=self.backlog,
+            delayed=lambda topic: self.delayed.get(topic, DelayedMessages(0, 0)),
+            dead_letters=self.dead_letters,
         )
         deployment = Deployment(admin, self.plan, lambda: self, engine, self.progress.append)
         entry = plans.read("shop")

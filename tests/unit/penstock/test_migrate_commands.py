@@ -110,3 +110,31 @@ def test_a_journal_of_equal_sides_says_so_and_a_missing_directory_is_refused_by_
     desk.stop()
     assert "divergence  none" in run("migrate", "divergence", str(tmp_path / "journal"), "--stopped").stdout
     assert "does not exist" in run("migrate", "divergence", str(tmp_path / "nowhere"), code=2).stderr
+
+
+LOST = {
+    "process": "producer_proxy@127.0.0.1:1/a", "directory": "/journal",
+    "topics": {"orders": {"messages": 12, "ids": [[3, "a"]]}},
+}  # fmt: skip
+
+
+def test_the_entry_of_a_lost_journal_is_removed_after_a_confirmation_with_what_may_be_missing(run, stored):  # noqa: F811
+    store = stored._store
+    store.put("journal", "j1", LOST, 0)
+    assert "/journal (j1)" in run("migrate", "forget-journal", "/other", code=3).stderr
+    told = run("migrate", "forget-journal", "/journal", code=1).stderr
+    assert "12 messages of orders waited for their second side, the first: a" in told
+    assert "Remove the entry?" in told and store.get("journal", "j1") is not None
+    run("migrate", "forget-journal", "j1", "--yes")
+    assert store.get("journal", "j1") is None
+
+
+def test_the_entry_of_a_journal_at_work_is_not_removed_and_one_directory_of_two_journals_needs_the_id(run, stored):  # noqa: F811
+    store = stored._store
+    store.put("journal", "j1", LOST, 0)
+    store.report_applied(LOST["process"], {"topic": 1})
+    assert "is at work with it: it is not lost" in run("migrate", "forget-journal", "j1", "--yes", code=4).stderr
+    store.put("journal", "j2", LOST, 0)
+    assert "use the id of the lost one: j1, j2" in run("migrate", "forget-journal", "/journal", "--yes", code=4).stderr
+    run("migrate", "forget-journal", "j1", "--yes")
+    assert [name for name, _ in store.entries("journal")] == ["j2"]

@@ -9,7 +9,9 @@ from common.config.definitions import Fence, TopicDefinition
 from common.config.errors import StoreUnavailable
 from common.config.store import COPIED, JOURNAL, SENT
 from common.contract import Code, Message
+from migration.journals import note_compared, ranges_to_compare
 from producer_proxy.journal import journaling as journaling_module
+from producer_proxy.journal import missed
 from producer_proxy.journal.contents import IDS_MAX
 from producer_proxy.journal.copied import CopiedReport
 from producer_proxy.targets.base import ResolveError
@@ -75,6 +77,24 @@ def test_ids_that_wait_are_told_by_topic_with_their_number_and_outlive_an_orderl
     wait_until(lambda: desk.told() is None)
     desk.stop()
     assert desk.entries() == []
+
+
+def test_ranges_that_an_operator_has_compared_are_forgotten_and_those_that_have_grown_since_are_not(desk):
+    desk.send(1)
+    ranges = desk.journaling.intents.ranges
+    for topic in ("t", "u"):
+        ranges.add(topic, 0, 1, 1, "the journal is full")
+    wait_until(lambda: len(desk.entries()[0].get("ranges", ())) == 2)
+    found = ranges_to_compare(desk.config, ["t", "u"], None, None)
+    ranges.add("u", 0, 2, 1, "the journal is full")
+    ranges._ranges["u", 0] = ranges._ranges["u", 0]._replace(to_ms=ranges._ranges["u", 0].to_ms + 1)
+    assert note_compared(desk.config, found) == 2
+    wait_until(lambda: [each["topic"] for each in desk.entries()[0].get("ranges", ())] == ["u"])
+    assert [each.topic for each in missed.read(desk.journal.directory / "missed")[1]] == ["u"], "the file says so"
+    assert "compared" not in desk.entries()[0]
+    note_compared(desk.config, ranges_to_compare(desk.config, ["t", "u"], None, None))
+    wait_until(lambda: "ranges" not in desk.entries()[0])
+    desk.stop()
 
 
 def test_without_the_configuration_the_first_message_is_refused_and_nothing_is_stored(desk, monkeypatch):
