@@ -19,6 +19,7 @@ class StepResult:
         runs: processes of the command, with those that were killed or given up.
         killed: "VICTIM in SUB_STEP"; empty: nothing was.
         refusals: sentences by which the command was given up, or with which it waited when its time was over.
+        options: with which it was run after a refusal, as the runbook says.
         waits: sentences with numbers for which it waited, in their order.
         gates: numbers at its beginning, as `penstock migrate status` shows them.
         is_done: whether the plan came to the command's step.
@@ -29,6 +30,7 @@ class StepResult:
     runs: int = 0
     killed: str = ""
     refusals: list[str] = field(default_factory=list)
+    options: list[str] = field(default_factory=list)
     waits: list[str] = field(default_factory=list)
     gates: dict[str, Any] = field(default_factory=dict)
     caller: CallerView = field(default_factory=lambda: CallerView({}, 0.0, 0.0))
@@ -41,7 +43,8 @@ class RehearsalReport:
     Attributes:
         sampled: records that were copied, by topic.
         copies: names of the copies, by topic and group.
-        differing: ids that differ between both sides at the end; None: they were not compared.
+        differing: ids that one side lacks, or that are altered, at the end; None: they were not compared.
+        doubled: ids that one side has more often than the other one, then.
         stored: what the engine holds; None: not of this recipe.
         received: what consumers got.
         blockers: what would block the real run.
@@ -60,6 +63,7 @@ class RehearsalReport:
     copies: Mapping[str, str] = field(default_factory=dict)
     steps: list[StepResult] = field(default_factory=list)
     differing: int | None = None
+    doubled: int = 0
     stored: Verdict | None = None
     received: Verdict | None = None
     blockers: Sequence[str] = ()
@@ -112,6 +116,7 @@ class RehearsalReport:
             told = [f"at its beginning: {gates}"] if gates else []
             told += [f"waited: {sentence}" for sentence in each.waits]
             told += [f"given up: {sentence}" for sentence in each.refusals]
+            told += [f"run after it with {' '.join(each.options)}"] if each.options else []
             lines += [f"- {number} {each.command}: {sentence}" for sentence in told]
         return ["### Gates and waits", "", *lines, ""] if lines else []
 
@@ -126,7 +131,10 @@ class RehearsalReport:
         lines = table(rows, ("where", "answered_ok", "lost", "doubled", "out_of_order", "again"))
         lines += ["", "*again*: sent again by its caller after an unknown outcome, or read again after a kill."]
         if self.differing is not None:
-            lines += ["", f"The comparison of both sides before the last step: {self.differing:,} ids differ."]
+            lines += [
+                "", f"The comparison of both sides before the last step: {self.differing:,} ids are missing or altered on "
+                f"one side, {self.doubled:,} are doubled on one side.",
+            ]  # fmt: skip
         for verdict in (self.stored, self.received):
             for what, ids in (verdict.examples if verdict is not None else {}).items():
                 lines += ["", f"{what}: {', '.join(ids)}"]

@@ -7,12 +7,12 @@ from migration.rehearsal.ledger import CallerView, Verdict
 from migration.rehearsal.report import RehearsalReport, StepResult
 
 CUT = StepResult(
-    "cut", 5.25, 2, "operator in switch", ["the fence has ended"], ["the copy lacks 7 records"], {"behind": 12},
+    "cut", 5.25, 2, "operator in switch", ["the fence has ended"], ["--accept", "counts"], ["the copy lacks 7 records"], {"behind": 12},
     CallerView({"OK": 40, "FENCED": 3}, 1.5, 1.5), True,
 )  # fmt: skip
 REPORT = RehearsalReport(
     "shop", "0123456789abcdef", "mirror", "main", "00c0de", 7, 1_700_000_000_000, 61.0, {"orders": 1_000},
-    {"orders": "penstock-rehearsal-00c0de.1"}, [CUT], 0, Verdict(40), Verdict(40, again=2),
+    {"orders": "penstock-rehearsal-00c0de.1"}, [CUT], 0, 1, Verdict(40), Verdict(40, again=2),
 )  # fmt: skip
 
 
