@@ -3,7 +3,7 @@
 import itertools
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from migration.plan import DOUBLE_READ, DOUBLE_WRITE
 from migration.positions import EnginePositions
 from migration.reconcile.plan_check import CheckedTopic, PlanCheck, divergence, finding_rows, topic_row
 from migration.reconcile.repair import Repaired
+from migration.reconcile.shared_reader import SharedReaders
 from migration.reconcile.spans import TimeSpan
 from migration.states import PlanStep
 from migration.sub_steps.registry import GATES
@@ -150,9 +151,10 @@ def opened_check(
     with (
         opened_kafka(admin, entry.plan.cluster) as kafka,
         engines.connected(instance, LINK_S) as links,
+        closing(SharedReaders(kafka.reader)) as readers,
     ):
         try:
-            yield PlanCheck(admin, entry.plan, kafka, EnginePositions(links), kafka.reader, say), kafka
+            yield PlanCheck(admin, entry.plan, kafka, EnginePositions(links), readers.open, say), kafka
         except AdminError as error:
             raise CommandError(f"engine: {error}", code_for_contract(error.code)) from error
         except (LinkError, OSError) as error:
