@@ -135,6 +135,7 @@ class Deployment:
             is_moved=home == IN_ENGINE and mark == plan.name and cut is not None and cut.plan == plan.name,
             fence=fence.id if fence is not None and fence.plan == plan.name else "",
             has_copy_in=self._has_copy(CopyInDefinition, name), has_copy_out=self._has_copy(CopyOutDefinition, name),
+            has_copy_start=definition is not None and bool(definition.copy_from),
             cut_ms=cut.at_ms if cut is not None else 0, cut_firsts=cut.engine_firsts if cut is not None else (),
             kafka_firsts=cut.kafka_ends if cut is not None else (),
             groups=dual_reads.group_facts(self._admin, plan, name) if plan.recipe == DOUBLE_READ else (),
@@ -245,7 +246,9 @@ class Deployment:
             case "rearm":
                 dual_reads.arm(admin, plan, names)
             case "no_dual_reads":
-                dual_reads.delete(admin, plan, names, self._kafka())
+                dual_reads.delete(admin, plan, names)
+            case "copy_start":
+                dual_reads.set_copy_start(admin, names, self._kafka())
             case other:
                 raise AssertionError(f"no work item is called {other}")
 

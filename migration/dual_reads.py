@@ -7,7 +7,6 @@ from typing import Protocol
 from common.admin import administrator as verbs
 from common.admin.administrator import Administrator
 from common.config.definitions import GroupDefinition, SharedReadDefinition, TopicDefinition
-from common.config.text_values import KAFKA_HOME
 from common.kafka.base import EARLIEST, END, ClusterAdmin
 from common.kafka.records import Partition
 from common.shared_reads import hidden_topic
@@ -124,15 +123,20 @@ def _change(
                 verbs.change(admin, SharedReadDefinition, hidden_topic(group, topic), new)
 
 
-def delete(admin: Administrator, plan: MigrationPlan, names: Names, kafka: ClusterAdmin) -> None:
-    """End dual reads. A topic that stays in Kafka is copied for all groups from now on, beginning at its end there."""
+def set_copy_start(admin: Administrator, names: Names, kafka: ClusterAdmin) -> None:
+    """Have the copy for all groups, which begins when the dual reads end, begin at the topics' present ends in Kafka."""
     for name in names:
         found = admin.store.get(TopicDefinition.kind, name)
-        if found is not None and found.value.get("home") == KAFKA_HOME + plan.cluster:
+        if found is not None:
             count = TopicDefinition.from_value(name, found.value).queues
             ends = kafka.offsets([Partition(name, number) for number in range(count)], END)
             at = ",".join(str(ends[Partition(name, number)] or 0) for number in range(count))
             verbs.change(admin, TopicDefinition, name, lambda old, at=at: replace(old, copy_from=at))  # type: ignore[misc]
+
+
+def delete(admin: Administrator, plan: MigrationPlan, names: Names) -> None:
+    """End dual reads. A topic that stays in Kafka is copied for all groups from now on."""
+    for name in names:
         for group in plan.groups:
             if _entry(admin, plan, group, name) is not None:
                 verbs.delete(admin, SharedReadDefinition, hidden_topic(group, name))

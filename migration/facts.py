@@ -44,6 +44,7 @@ class TopicFacts:
         secondary: IN_KAFKA or IN_ENGINE: proxies write there, too; MISSING: its home alone.
         fence: id of this plan's fence in its entry; empty: it has none.
         has_copy_in, has_copy_out: whether the plan's copy is in the configuration.
+        has_copy_start: whether its entry says where a copy for all groups begins.
         kafka_ends, engine_ends: end offsets by partition and queue; empty: not asked for.
         copied_in: per partition, the offset up to which the engine has it; empty: unknown, or no source is accepted.
         copied_out: per queue, the offset up to which Kafka has it; empty: not asked for.
@@ -66,6 +67,7 @@ class TopicFacts:
     fence: str = ""
     has_copy_in: bool = False
     has_copy_out: bool = False
+    has_copy_start: bool = False
     kafka_ends: tuple[int, ...] = ()
     stable_ends: tuple[int, ...] = ()
     engine_ends: tuple[int, ...] = ()

@@ -10,7 +10,7 @@ _FENCING = ("fence", "fenced_everywhere", "sent", "quiet")
 
 COURSES: Courses = {
     # The dual reads first: a topic with its home in Kafka and without them would be copied for all groups.
-    "start": Course((PlanStep.PLANNED,), ("mark", "dual_reads", "entries", "applied"), PlanStep.COPYING, "abort"),
+    "start": Course((PlanStep.PLANNED,), ("mark", "dual_reads", "dual_reads_applied", "entries", "applied"), PlanStep.COPYING, "abort"),
     "verify": Course((PlanStep.COPYING, PlanStep.VERIFIED), ("groups_near",), PlanStep.VERIFIED, "abort"),
     "fence": Course(CUTTABLE, ("groups_gate", *_FENCING), PlanStep.FENCED, "abort, or wait: it ends by itself"),
     "cut": Course(CUTTABLE, ("groups_gate", *_FENCING, "switch", "followed"), PlanStep.CUT, "rollback"),
@@ -28,7 +28,8 @@ COURSES: Courses = {
     ),
     "abort": Course(
         (PlanStep.PLANNED, PlanStep.COPYING, *CUTTABLE),
-        ("not_moved", "lift", "hidden_dead_letters", "leave", "applied", "acknowledged", "no_dual_reads", "unmark"),
+        ("not_moved", "lift", "hidden_dead_letters", "leave", "applied", "acknowledged", "copy_start",
+         "copy_start_applied", "no_dual_reads", "unmark"),
         PlanStep.ABORTED,
         "a new plan",
     ),

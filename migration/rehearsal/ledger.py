@@ -112,13 +112,15 @@ class LoadLedger:
             if code == Code.FENCED:
                 self._since.setdefault((id_.topic, True), now_s)
 
-    def taken_view(self) -> CallerView:
-        """What callers saw since the last call. A stall that has not ended counts in the step in which it ends."""
+    def taken_view(self, now_s: float) -> CallerView:
+        """What callers saw since the last call. A stall that has not ended counts up to now, and again in the next step."""
         with self._lock:
+            longest = dict(self._longest)
+            for (_, is_fence), since in self._since.items():
+                longest[is_fence] = max(longest[is_fence], now_s - since)
             found = CallerView(
-                {code_name(code): count for code, count in sorted(self._codes.items())},
-                self._longest[True], self._longest[False],
-            )  # fmt: skip
+                {code_name(code): count for code, count in sorted(self._codes.items())}, longest[True], longest[False]
+            )
             self._codes.clear()
             self._longest = {True: 0.0, False: 0.0}
         return found

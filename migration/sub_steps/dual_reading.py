@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from migration.facts import IN_KAFKA, Facts, GroupFacts, Rules
 from migration.states import Answer, Do, PlanState, Refuse, Wait
+from migration.sub_steps.configuring import applied
 from migration.sub_steps.copying import LAG
 from migration.sub_steps.sub_step import Decider, SubStep, missing
 
@@ -83,11 +84,27 @@ def _work(work: str, is_wanted: Callable[[GroupFacts], bool], home: str = "") ->
     return decide
 
 
+def _copy_start(state: PlanState, facts: Facts, rules: Rules) -> Answer:
+    wanted = [
+        name
+        for name, topic in facts.topics.items()
+        if topic.home == IN_KAFKA and not topic.has_copy_start and any(each.has_entry for each in topic.groups)
+    ]
+    return Do("copy_start", tuple(wanted)) if wanted else None
+
+
 SUB_STEPS: Mapping[str, SubStep] = {
     "dual_reads": SubStep(
         missing("dual_reads", lambda each: all(group.has_entry for group in each.groups)),
         "has the Kafka bridges join the plan's groups, and their pulls read both sides", "at once",
     ),
+    # A bridge sees the kinds of the configuration one by one: one that saw the topics, or the end of the dual reads, first
+    # would copy the topics for all groups from their first records on, and the groups would get everything twice.
+    "dual_reads_applied": SubStep(applied, "waits until every process has applied the dual reads", "seconds"),
+    "copy_start": SubStep(
+        _copy_start, "has the copy for all groups begin at the present ends in Kafka, where topics stay there", "at once"
+    ),
+    "copy_start_applied": SubStep(applied, "waits until every process has applied it", "seconds"),
     "groups_near": SubStep(
         _near, "waits until every group has at most {lag:,} records to read in Kafka", "as long as the groups take",
         asks_positions=True,

@@ -133,7 +133,7 @@ class Rehearsal:
                     if is_copied:
                         self._compare()
                 result = runner.run(command)
-                result.caller = self._ledger.taken_view()
+                result.caller = self._ledger.taken_view(time.monotonic())
                 self.report.steps.append(result)
                 if not result.is_done:
                     raise RehearsalFailed(

@@ -64,16 +64,16 @@ class KafkaLoad:
 class PullingMember:
     """A consumer of the proxy in a thread: what it got, as (source, number), in order."""
 
-    def __init__(self, home) -> None:
+    def __init__(self, home, group=GROUP, topic=TOPIC) -> None:
         self.found: list[tuple[str, int]] = []
-        self._puller, self._stopping = Puller(home, GROUP), threading.Event()
+        self._puller, self._topic, self._stopping = Puller(home, group), topic, threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            for each in self._puller.pull(TOPIC, wait_ms=200):
-                assert each.message.topic == TOPIC
+            for each in self._puller.pull(self._topic, wait_ms=200):
+                assert each.message.topic == self._topic
                 self.found.append((each.source, int(each.message.body)))
 
     def numbers(self, source=None) -> list[int]:

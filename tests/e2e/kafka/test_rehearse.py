@@ -5,6 +5,7 @@ PENSTOCK_REHEARSALS=1 rehearses every recipe with a kill in each command; the de
 
 import json
 import os
+import signal
 import subprocess
 from contextlib import closing
 
@@ -42,7 +43,7 @@ class Rehearsed:
             self._write_history(names)
             for name in names:
                 positions = {Partition(name, number): 3 for number in range(PARTITIONS)}
-                until(lambda positions=positions: has_set(admin, positions), "the group's positions", 30.0)
+                until(lambda positions=positions: has_set(admin, positions), "the group's positions", 90.0)
         self.penstock = RunningPenstock(folder / "data", "--no-console")
         (folder / "data" / "config").mkdir(parents=True)
         self.penstock.run("kafka", "add", "main", "--bootstrap", self.brokers.bootstrap)
@@ -140,6 +141,34 @@ def test_a_mirror_is_rehearsed_with_a_kill_and_leaves_the_real_world_as_it_was(r
     text = (tmp_path / "report" / "rehearsal.md").read_text()
     assert "Nothing was lost, doubled or out of order." in text and f"seed {report['seed']}" in text
     assert json.loads((tmp_path / "report" / "rehearsal.json").read_text()) == report
+
+
+def run_of(process):
+    """The run that a rehearsal prints first, and its further lines."""
+    line = process.stderr.readline()
+    return line.split("rehearsal ")[1][:6], process.stderr
+
+
+def test_an_interrupted_rehearsal_removes_what_it_has_made_and_so_does_the_command_after_a_kill(rehearsed):
+    before = rehearsed.world()
+    process = rehearsed.begin("mirror", "--kills", "0")
+    with process:
+        run, lines = run_of(process)
+        assert any("start: done" in line for line in lines), "it has not come to its first step"
+        assert rehearsed.world() != before and directory_of(run).exists()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=90)
+    assert process.returncode not in (0, None)
+    assert rehearsed.world() == before and not directory_of(run).exists()
+    process = rehearsed.begin("mirror", "--kills", "0", "--keep")
+    with process:
+        run, lines = run_of(process)
+        assert any("starting a Penstock" in line for line in lines)
+        process.kill()
+    assert rehearsed.world() != before
+    removed = rehearsed.penstock.run("migrate", "rehearse", "mirror", "--remove", run)
+    assert (removed["topics"], removed["data"]) == (2, "removed")
+    assert rehearsed.world() == before
 
 
 @pytest.mark.skipif(not ALL, reason="PENSTOCK_REHEARSALS=1 rehearses every recipe")

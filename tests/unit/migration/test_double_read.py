@@ -294,3 +294,10 @@ def test_what_would_deliver_twice_or_pass_messages_over_is_refused_by_field():
     assert len(dual_read_faults(mirror, ["orders"], ["pay"], groups, [foreign])) == 1
     assert dual_read_faults(plan, [], [], {}, []) == []
     assert TopicDefinition("orders").home == "engine"
+
+
+def test_no_bridge_can_see_topics_in_kafka_without_their_dual_reads_or_without_the_place_of_the_copy_after_them():
+    """It would copy them for all groups from their first records on; it sees the kinds of the configuration one by one."""
+    start, abort = COURSES["start"].sub_steps, COURSES["abort"].sub_steps
+    assert start.index("dual_reads") < start.index("dual_reads_applied") < start.index("entries")
+    assert abort.index("copy_start") < abort.index("copy_start_applied") < abort.index("no_dual_reads")

@@ -57,6 +57,7 @@ def test_callers_see_the_time_from_the_first_refusal_of_a_topic_to_its_next_ok()
     ledger = LoadLedger()
     for code, now_s in ((Code.OK, 1.0), (Code.FENCED, 2.0), (Code.FENCED, 2.5), (Code.OK, 3.5), (Code.TIMEOUT, 4.0)):
         ledger.answer(IDS[0], code, now_s)
-    assert ledger.taken_view() == ({"OK": 2, "FENCED": 2, "TIMEOUT": 1}, 1.5, 1.5)
+    assert ledger.taken_view(4.5) == ({"OK": 2, "FENCED": 2, "TIMEOUT": 1}, 1.5, 1.5)
+    assert ledger.taken_view(5.0) == ({}, 0.0, 1.0), "it has not ended yet"
     ledger.answer(IDS[0], Code.OK, 6.0)
-    assert ledger.taken_view() == ({"OK": 1}, 0.0, 2.0)
+    assert ledger.taken_view(7.0) == ({"OK": 1}, 0.0, 2.0)
