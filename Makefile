@@ -10,7 +10,7 @@ SOURCES := $(shell find $(NATIVE) -name '*.p[yx][xdi]' -o -name '*.h')
 SOURCES += $(wildcard $(shell find $(NATIVE) -name '_*.pxd' | sed 's|/_\([^/]*\)\.pxd$$|/\1.py|'))
 ARGS ?=
 
-.PHONY: help run test lint native clients bench bench-alone bench-replicas peers peers-replicated lock wheel without-compiler fuzz sanitize simulate simulate-group mutants machines powercut flips partitions nemesis flow outage bufferfaults switchover reconcile moves copykills slow clean
+.PHONY: help run test lint native clients bench bench-alone bench-replicas peers peers-replicated lock wheel without-compiler fuzz sanitize simulate simulate-group mutants machines powercut flips partitions nemesis flow outage bufferfaults switchover reconcile moves copykills rehearsals slow clean
 help:
 	@sed -n 's/^## //p' Makefile
 
@@ -115,6 +115,10 @@ moves: $(VENV)/.installed-dev
 ## make copykills         kill a streaming copy by Spark at random moments (KILLS=20)
 copykills: $(VENV)/.installed-dev
 	PENSTOCK_COPY_KILLS=$(or $(KILLS),20) $(BIN)/python -m pytest -s tests/e2e/pipeline/test_killed_copy.py $(ARGS)
+
+## make rehearsals        rehearse a plan of each recipe with a real Kafka and a kill in every later command (8 minutes)
+rehearsals: $(VENV)/.installed-dev
+	PENSTOCK_REHEARSALS=1 $(BIN)/python -m pytest -s tests/e2e/kafka/test_rehearse.py $(ARGS)
 
 ## make slow              run the slow tests of clients, console and limits (20 minutes)
 slow: $(VENV)/.installed-dev clients

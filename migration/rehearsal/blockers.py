@@ -1,4 +1,4 @@
-"""What would block the real run of a plan, by the facts of the real deployment. Pure.
+"""Obstacles to the real run of a plan, by the facts of the real deployment. Pure.
 
 The gates are judged by the deciders of the courses themselves, so the sentences are those that an operator would get.
 """
@@ -14,7 +14,7 @@ from migration.sub_steps.registry import SUB_STEPS
 from migration.sub_steps.sub_step import shown
 
 GATES: Mapping[str, tuple[str, ...]] = {
-    DOUBLE_WRITE: ("one_writer", "journals", "divergence"),
+    DOUBLE_WRITE: ("one_writer", "journals", "divergence", "delayed"),
     DOUBLE_READ: ("groups_near",),
 }
 """Sub-steps of a recipe that judge the deployment as it is before the plan has begun."""

@@ -218,7 +218,7 @@ class Rehearsal:
                     deployment, plans, self._entry, self._admin.clock, frozenset(), lambda seconds: None
                 ).rules
                 is_begun = bool(self._admin.store.taken("topic", plan.topic_names))
-                facts = deployment.facts(with_positions=is_begun)
+                facts = deployment.facts(with_positions=is_begun, with_leftovers=True)
         except (CommandError, PenstockError, OSError) as fault:
             faults.append(f"the real deployment cannot be asked: {fault}")
         topics = find_topics(kafka(), plan.topic_names)

@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 
-from common.contract import Code, Message, decode_struct
+from common.contract import Code, Message, Verdict, decode_struct
 from common.kafka.base import END, NewKafkaTopic, ProducerOptions, ReaderOptions
 from common.kafka.connection import KafkaConnection
 from common.kafka.drivers import open_driver
@@ -21,7 +21,7 @@ from engine.link.operations import READ
 from engine.link.read import ReadAnswer, ReadPosition, ReadQuestion
 from engine.link.record import read_record
 from penstock.up.directory import ADMIN_KEY
-from tests.e2e.kafka.home import Sender
+from tests.e2e.kafka.home import Puller, Sender
 from tests.e2e.running import PENSTOCK, RunningPenstock
 from tests.services.kafka import KafkaBrokers
 from tests.waiting import until
@@ -53,7 +53,7 @@ class Move:
         (folder / "data" / "config").mkdir(parents=True)  # without a running Penstock: the configuration is a directory
         self.penstock.run("kafka", "add", "main", "--bootstrap", self.brokers.bootstrap)
         self.penstock.start()
-        self.application = self.penstock.application("shop", send=["*"])
+        self.application = self.penstock.application("shop", send=["*"], pull=["*"])
 
     def migrate(self, *arguments, code=0):
         done = self.penstock.call("migrate", *arguments)
@@ -271,6 +271,25 @@ def kill_behind_the_fence(move):
     with process:
         assert any("cut: sent" in told for told in process.stderr), "it ended before"
         process.kill()
+
+
+def test_a_rollback_is_refused_while_delayed_messages_or_dead_letters_would_stay_in_the_engine(move):
+    with closing(Sender(move.penstock, move.application)) as sender:
+        delayed = Message(topic="pay", id="later", body=b"b", delay_ms=3_600_000)
+        assert [each.code for each in sender.send(delayed, Message(topic="pay", id="bad", body=b"b"))] == [Code.OK] * 2
+    told = move.migrate("rollback", "shop", code=4)
+    assert "1 delayed messages of pay wait" in told and "penstock timer list --topic pay" in told
+    move.penstock.run("timer", "cancel", "--topic", "pay", "later")
+    with closing(Puller(move, "strict")) as puller:
+        found = until(lambda: puller.pull("pay"), "messages of pay", 60.0)
+        puller.verdict(Verdict.REJECT)
+        puller.pull("pay", wait_ms=0)
+    letters = ("group", "dead-letters", "list", "strict", "--topic", "pay")
+    assert len(until(lambda: move.penstock.run(*letters), "the dead letters", 60.0)) <= len(found)
+    told = move.migrate("rollback", "shop", code=4)
+    assert "group strict has" in told and "dead letters of pay: a redrive after it would lead to the engine" in told
+    assert move.home("pay") == "engine" and "fence" not in move.told_topic("pay")
+    move.penstock.run("group", "dead-letters", "purge", "strict", "--yes")
 
 
 def test_a_rollback_under_load_brings_every_message_back_to_kafka(move):
