@@ -13,7 +13,7 @@ from common.quoting import quoted
 from migration.entries import PlanEntry, PlanStore
 from migration.errors import PlanRefused
 from migration.facts import Facts, Rules
-from migration.plan import ORDERS
+from migration.plan import ORDERS, MigrationPlan
 from migration.recipes.course import UNFENCE
 from migration.states import Do, PlanState, Refuse, Wait, Write, begin, give_up
 from migration.sub_steps.registry import SUB_STEPS, decide
@@ -22,6 +22,12 @@ from migration.sub_steps.sub_step import leaving, left_ends
 LOOK_S = 0.1
 """Pause before the facts are asked for again."""
 HOUR_MS = 3_600_000
+
+
+def rules_of(plan: MigrationPlan, accepted: frozenset[str] = frozenset()) -> Rules:
+    """The plan's bounds as deciders take them."""
+    soak_ms = plan.limits.soak_hours * HOUR_MS
+    return Rules(plan.name, plan.gates.lag_messages, soak_ms, plan.order == ORDERS[0], accepted)
 
 
 class PlanWorld(Protocol):
@@ -96,10 +102,7 @@ class CourseRun:
 
     @property
     def rules(self) -> Rules:
-        plan = self.entry.plan
-        return Rules(
-            plan.name, plan.gates.lag_messages, plan.limits.soak_hours * HOUR_MS, plan.order == ORDERS[0], self._accepted
-        )  # fmt: skip
+        return rules_of(self.entry.plan, self._accepted)
 
     def _facts(self) -> Facts:
         state, sub_step = self.entry.state, SUB_STEPS[self.entry.state.sub_step]

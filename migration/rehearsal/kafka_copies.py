@@ -6,6 +6,7 @@ Only names of the rehearsal are written. The real topics and groups are read: se
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from functools import partial
 from typing import NamedTuple
 
 from common.kafka.base import (
@@ -171,7 +172,7 @@ def remove(kafka: ClusterAdmin, run: str) -> tuple[list[str], list[str]]:
     kafka.delete_topics(topics)
     groups = sorted(name for name in kafka.groups() if is_of(run, name))
     for group in groups:
-        _wait(lambda group=group: _is_deleted(kafka, group), GONE_S_MAX, f"group {group} has members")
+        _wait(partial(_is_deleted, kafka, group), GONE_S_MAX, f"group {group} has members")
     _wait(lambda: not kafka.topics(topics) if topics else True, GONE_S_MAX, "the copies stay in Kafka")
     return topics, groups
 

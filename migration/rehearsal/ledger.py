@@ -8,7 +8,7 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from common.contract import Code
 
@@ -131,7 +131,7 @@ class LoadLedger:
         with self._lock:
             return frozenset(self._answered)
 
-    def judged(self, found: Mapping[object, Iterable[str]], again_max: int = 0, has_order: bool = True) -> Verdict:
+    def judged(self, found: Mapping[Any, Iterable[str]], again_max: int = 0, has_order: bool = True) -> Verdict:
         """Judge what was found.
 
         Args:

@@ -30,7 +30,7 @@ from migration.rehearsal.names import RehearsalNames
 from migration.rehearsal.report import RehearsalReport
 from migration.rehearsal.stored import stored_ids
 from migration.rehearsal.walk import walk_of
-from migration.run import CourseRun
+from migration.run import rules_of
 from penstock.commands import engines
 from penstock.commands.exits import CommandError
 from penstock.commands.instance import Instance, administration
@@ -206,23 +206,20 @@ class Rehearsal:
 
     def _blockers(self, kafka: OpenedKafka) -> list[str]:
         """What would block the real run now."""
-        plan, faults, facts, rules = self._entry.plan, [], None, None
+        plan, facts = self._entry.plan, None
+        faults: list[str] = []
         try:
             check(self._admin, plan, (LONE_REPLICA,))
         except InvalidDefinition as wrong:
             faults += wrong.faults
-        plans = PlanStore(self._admin.store, self._admin.clock, self._admin.who)
         try:
             with deployment_of(self._instance, self._admin, plan, lambda sentence: None) as deployment:
-                rules = CourseRun(
-                    deployment, plans, self._entry, self._admin.clock, frozenset(), lambda seconds: None
-                ).rules
                 is_begun = bool(self._admin.store.taken("topic", plan.topic_names))
                 facts = deployment.facts(with_positions=is_begun, with_leftovers=True)
         except (CommandError, PenstockError, OSError) as fault:
             faults.append(f"the real deployment cannot be asked: {fault}")
         topics = find_topics(kafka(), plan.topic_names)
-        return blockers(plan, faults, facts, rules, topics, find_groups(kafka(), topics))
+        return blockers(plan, faults, facts, rules_of(plan), topics, find_groups(kafka(), topics))
 
     def _remove(self, kafka: OpenedKafka) -> None:
         """Remove all that was made, or tell how."""
