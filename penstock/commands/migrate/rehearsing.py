@@ -18,8 +18,9 @@ from engine.link.errors import LinkError
 from kafka_bridge.connecting import connection_of, driver_of
 from kafka_bridge.shared_read.read_ahead import FETCH_RECORDS_MAX
 from migration.entries import PlanEntry, PlanStore
+from migration.facts import IN_KAFKA, Facts
 from migration.inventory import LONE_REPLICA, find_groups, find_topics
-from migration.plan import DOUBLE_READ
+from migration.plan import DOUBLE_READ, DOUBLE_WRITE
 from migration.positions import CopiedTopic, EnginePositions
 from migration.reconcile.plan_check import DIFFERENCES
 from migration.rehearsal.blockers import blockers
@@ -35,7 +36,7 @@ from penstock.commands import engines
 from penstock.commands.exits import CommandError
 from penstock.commands.instance import Instance, administration
 from penstock.commands.migrate.plan import check
-from penstock.commands.migrate.work import OpenedKafka, deployment_of, opened_kafka, total_behind
+from penstock.commands.migrate.work import OpenedKafka, deployment_of, opened_kafka
 from penstock.rehearsal.crew import RehearsalCrew
 from penstock.rehearsal.definitions import write_definitions
 from penstock.rehearsal.errors import RehearsalFailed
@@ -196,13 +197,7 @@ class Rehearsal:
                 facts = deployment.facts(with_positions=True)
         except (CommandError, PenstockError, OSError):
             return {}
-        found: dict[str, Any] = {
-            "behind": total_behind(facts),
-            "waiting_in_journals": sum(each.messages for each in facts.waiting),
-        }
-        groups = [each for topic in facts.topics.values() for each in topic.groups]
-        found["groups_behind"] = sum(each.kafka_lag or 0 for each in groups) if groups else None
-        return {name: value for name, value in found.items() if value is not None}
+        return gate_numbers(facts, entry.plan.recipe)
 
     def _blockers(self, kafka: OpenedKafka) -> list[str]:
         """What would block the real run now."""
@@ -236,6 +231,19 @@ class Rehearsal:
             self._progress(f"not all of it could be removed: {fault}: use --remove {run}")
             return
         self._progress(f"removed {len(topics):,} topics and {len(groups):,} groups in Kafka, and the rehearsal's data")
+
+
+def gate_numbers(facts: Facts, recipe: str) -> dict[str, Any]:
+    """What the gates of a recipe count, as a report shows it."""
+    topics = [*facts.topics.values()]
+    if recipe == DOUBLE_READ:
+        return {"groups_behind": sum(each.kafka_lag or 0 for topic in topics for each in topic.groups)}
+    found = {"copy_lacks": sum(each.behind_in or 0 for each in topics if each.home == IN_KAFKA and not each.secondary)}
+    if recipe == DOUBLE_WRITE:
+        return found | {"waiting_in_journals": sum(each.messages for each in facts.waiting)}
+    return found | {
+        "copy_back_lacks": sum(each.behind_out or 0 for each in topics if each.is_moved and each.has_copy_out)
+    }
 
 
 def remove_left(admin: Administrator, cluster: str, run: str) -> dict[str, Any]:
