@@ -13,10 +13,7 @@ from migration.states import PlanState, Refuse, Wait
 from migration.sub_steps.registry import SUB_STEPS
 from migration.sub_steps.sub_step import shown
 
-GATES: Mapping[str, tuple[str, ...]] = {
-    DOUBLE_WRITE: ("one_writer", "journals", "divergence", "delayed"),
-    DOUBLE_READ: ("groups_near",),
-}
+GATES: Mapping[str, tuple[str, ...]] = {DOUBLE_WRITE: ("one_writer", "journals", "divergence", "delayed")}
 """Sub-steps of a recipe that judge the deployment as it is before the plan has begun."""
 STABLE = "Stable"
 
@@ -40,6 +37,11 @@ def blockers(
             found.append(
                 f"group {group.name} has members on Kafka and {group.lag:,} records to read: they move by `penstock "
                 "migrate positions`, which needs the group without members"
+            )
+        if plan.recipe == DOUBLE_READ and group.name in plan.groups and group.lag > rules.lag_messages:
+            found.append(
+                f"group {group.name} has {group.lag:,} records to read in Kafka, at most {rules.lag_messages:,} may be left "
+                "when the fence is set"
             )
     if facts is None:
         return found

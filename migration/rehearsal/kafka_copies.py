@@ -55,6 +55,8 @@ class KafkaCopies:
     """
     Args:
         sample: maximum number of records per partition.
+    Attributes:
+        placed: groups of the plan that have positions, which their copies have got.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class KafkaCopies:
     ) -> None:  # fmt: skip
         self._names, self._kafka, self._sample = names, kafka, sample
         self._open_reader, self._open_producer = open_reader, open_producer
+        self.placed: list[str] = []
 
     def make(self) -> dict[str, SampledTopic]:
         """Make the copies of topics, with their records, and of groups. Blocks; raises KafkaFault, PlanRefused."""
@@ -133,6 +136,7 @@ class KafkaCopies:
             }
             if positions:
                 self._kafka.set_group_offsets(copy, positions)
+                self.placed.append(group)
 
 
 def settings_of(configs: Mapping[str, str]) -> dict[str, str]:

@@ -43,6 +43,7 @@ class RehearsalReport:
     Attributes:
         sampled: records that were copied, by topic.
         copies: names of the copies, by topic and group.
+        groups: what came of the groups' positions, by group; a mirror translates them.
         differing: ids that one side lacks, or that are altered, at the end; None: they were not compared.
         doubled: ids that one side has more often than the other one, then.
         stored: what the engine holds; None: not of this recipe.
@@ -62,6 +63,7 @@ class RehearsalReport:
     sampled: Mapping[str, int] = field(default_factory=dict)
     copies: Mapping[str, str] = field(default_factory=dict)
     steps: list[StepResult] = field(default_factory=list)
+    groups: dict[str, str] = field(default_factory=dict)
     differing: int | None = None
     doubled: int = 0
     stored: Verdict | None = None
@@ -135,6 +137,7 @@ class RehearsalReport:
                 "", f"The comparison of both sides before the last step: {self.differing:,} ids are missing or altered on "
                 f"one side, {self.doubled:,} are doubled on one side.",
             ]  # fmt: skip
+        lines += [f"\nPositions of group {name}: {told}." for name, told in self.groups.items()]
         for verdict in (self.stored, self.received):
             for what, ids in (verdict.examples if verdict is not None else {}).items():
                 lines += ["", f"{what}: {', '.join(ids)}"]

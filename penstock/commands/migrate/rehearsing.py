@@ -20,7 +20,7 @@ from kafka_bridge.shared_read.read_ahead import FETCH_RECORDS_MAX
 from migration.entries import PlanEntry, PlanStore
 from migration.facts import IN_KAFKA, Facts
 from migration.inventory import LONE_REPLICA, find_groups, find_topics
-from migration.plan import DOUBLE_READ, DOUBLE_WRITE
+from migration.plan import DOUBLE_READ, DOUBLE_WRITE, MIRROR
 from migration.positions import CopiedTopic, EnginePositions
 from migration.reconcile.plan_check import DIFFERENCES
 from migration.rehearsal.blockers import blockers
@@ -79,6 +79,7 @@ class Rehearsal:
             copies={**self._names.topics, **self._names.groups},
         )  # fmt: skip
         self._own = Instance(self._site.data, None, {})
+        self._placed: list[str] = []
 
     def perform(self) -> RehearsalReport:
         """Rehearse, and remove what was made. What fails is in the report. Blocks for minutes."""
@@ -99,6 +100,7 @@ class Rehearsal:
         self._progress(f"copying {len(self._names.topics):,} topics")
         copies = KafkaCopies(self._names, kafka(), kafka.reader, kafka.producer, self._options.sample)
         sampled = copies.make()
+        self._placed = copies.placed
         self.report.sampled = {name: each.records for name, each in sampled.items()}
         partitions = {name: len(each.ends) for name, each in sampled.items()}
         access = write_definitions(self._admin.store, self._site.data, self._names, kafka.definition(), partitions)
@@ -142,8 +144,21 @@ class Rehearsal:
                     )
                 if number == 0:
                     crew.start()
+                if number == 1 and self._entry.plan.recipe == MIRROR:
+                    self._move_groups()
                 time.sleep(options.soak_s)  # load between the steps
             self._judge(crew, own, sampled)
+
+    def _move_groups(self) -> None:
+        """Translate and set the positions of the plan's groups, as for consumers that move."""
+        for name, copy in self._names.groups.items():
+            if name in self._placed:
+                try:
+                    _, rows = self._call("positions", self._names.name, "--group", copy, "--apply")
+                    lag = sum(row["end"] - row["engine"] for row in rows)
+                    self.report.groups[name] = f"{len(rows):,} queues set, {lag:,} messages left to read"
+                except RehearsalFailed as fault:
+                    self.report.groups[name] = f"not possible: {fault}"
 
     def _judge(self, crew: RehearsalCrew, own: Administrator, sampled: dict[str, SampledTopic]) -> None:
         """Compare what was answered OK with what is stored and with what consumers got."""
@@ -168,7 +183,7 @@ class Rehearsal:
         with engines.connected(self._own) as links:
             return self._ledger.judged(stored_ids(EnginePositions(links), topics))
 
-    def _call(self, *arguments: str) -> tuple[int, dict[str, Any]]:
+    def _call(self, *arguments: str) -> tuple[int, Any]:
         """Run a command of `penstock migrate` to its end. Raises RehearsalFailed: its values are wrong."""
         process = self._site.begin(["migrate", *arguments, "-o", "json"])
         try:

@@ -136,6 +136,7 @@ def test_a_mirror_is_rehearsed_with_a_kill_and_leaves_the_real_world_as_it_was(r
     assert_clean(report, 5 if ALL else 1)
     assert report["sampled"] == {"orders": HISTORY * PARTITIONS, "pay": HISTORY * PARTITIONS}
     assert report["stored"] is not None and report["differing"] == 0
+    assert report["groups"]["workers"].startswith(f"{2 * PARTITIONS} queues set")
     assert rehearsed.world() == before
     assert not directory_of(report["run"]).exists()
     text = (tmp_path / "report" / "rehearsal.md").read_text()
