@@ -37,6 +37,10 @@ class RehearsalSite:
         self.data = directory_of(run)
         self._process: subprocess.Popen[bytes] | None = None
 
+    def make(self) -> None:
+        """Make the directory, which nobody else may read. Raises OSError: it is there."""
+        self.data.mkdir(mode=0o700)
+
     def start(self) -> None:
         """Start it on free ports and return when all its processes serve.
 

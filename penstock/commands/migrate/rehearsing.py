@@ -103,6 +103,7 @@ class Rehearsal:
         self._placed = copies.placed
         self.report.sampled = {name: each.records for name, each in sampled.items()}
         partitions = {name: len(each.ends) for name, each in sampled.items()}
+        self._site.make()
         access = write_definitions(self._admin.store, self._site.data, self._names, kafka.definition(), partitions)
         self._progress("starting a Penstock")
         self._site.start()
