@@ -42,7 +42,7 @@ class RehearsalReport:
     """
     Attributes:
         sampled: records that were copied, by topic.
-        copies: names of the copies, by topic and group.
+        copies, group_copies: names of the copies, by topic and by group.
         groups: what came of the groups' positions, by group; a mirror translates them.
         differing: ids that one side lacks, or that are altered, at the end; None: they were not compared.
         doubled: ids that one side has more often than the other one, then.
@@ -62,6 +62,7 @@ class RehearsalReport:
     took_s: float = 0.0
     sampled: Mapping[str, int] = field(default_factory=dict)
     copies: Mapping[str, str] = field(default_factory=dict)
+    group_copies: Mapping[str, str] = field(default_factory=dict)
     steps: list[StepResult] = field(default_factory=list)
     groups: dict[str, str] = field(default_factory=dict)
     differing: int | None = None
@@ -105,9 +106,10 @@ class RehearsalReport:
         parts += [*self._told(), "## Messages", "", *self._messages(), ""]
         parts += ["## What would block the real run", ""]
         parts += [*(f"- {each}" for each in self.blockers or ["Nothing that is known now."]), ""]
-        rows = [
+        rows: list[dict[str, Any]] = [
             {"real": name, "copy": copy, "records_copied": self.sampled.get(name)} for name, copy in self.copies.items()
         ]
+        rows += [{"real": f"group {name}", "copy": copy} for name, copy in self.group_copies.items()]
         return "\n".join([*parts, "## Copies", "", *table(rows, ("real", "copy", "records_copied")), ""])
 
     def _told(self) -> list[str]:

@@ -76,7 +76,7 @@ class Rehearsal:
         plan = entry.plan
         self.report = RehearsalReport(
             plan.name, plan.digest, plan.recipe, plan.cluster, options.run, options.seed, admin.clock.now_ms(),
-            copies={**self._names.topics, **self._names.groups},
+            copies=self._names.topics, group_copies=self._names.groups,
         )  # fmt: skip
         self._own = Instance(self._site.data, None, {})
         self._placed: list[str] = []

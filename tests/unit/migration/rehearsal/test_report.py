@@ -12,7 +12,7 @@ CUT = StepResult(
 )  # fmt: skip
 REPORT = RehearsalReport(
     "shop", "0123456789abcdef", "mirror", "main", "00c0de", 7, 1_700_000_000_000, 61.0, {"orders": 1_000},
-    {"orders": "penstock-rehearsal-00c0de.1"}, [CUT],
+    {"orders": "penstock-rehearsal-00c0de.1"}, {"orders": "penstock-rehearsal-00c0de.g1"}, [CUT],
     {"workers": "4 queues set, 7 messages left to read"}, 0, 1, Verdict(40), Verdict(40, again=2),
 )  # fmt: skip
 
@@ -24,6 +24,7 @@ def test_a_clean_rehearsal_says_so_with_its_steps_fences_and_messages():
     assert "- 1 cut: at its beginning: behind 12" in text and "- 1 cut: given up: the fence has ended" in text
     assert "| in the engine | 40 | 0 | 0 | 0 | 0 |" in text and "| at consumers | 40 | 0 | 0 | 0 | 2 |" in text
     assert "| orders | penstock-rehearsal-00c0de.1 | 1,000 |" in text
+    assert "| group orders | penstock-rehearsal-00c0de.g1 | – |" in text
     assert "Positions of group workers: 4 queues set, 7 messages left to read." in text
 
 
