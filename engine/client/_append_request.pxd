@@ -11,6 +11,7 @@ cdef struct Cell:                     # slot of an append's table: the last run 
 
 cdef enum:
     MOVED = 0xFFFFFFFF                # stands for a message's waiter once the message was moved to another append
+    NO_KEY = 0xFFFFFFFF               # stands for the size of a key: the message has none, or it was not noted
 
 cdef struct AppendItem:               # one message
     uint32_t next                     # next item of its run; 0 ends the run (items count from 1)
@@ -18,6 +19,8 @@ cdef struct AppendItem:               # one message
     uint32_t index
     uint32_t bound                    # 1: tied to its queue by its key
     uint32_t size                     # size of its record
+    uint32_t key_at                   # address of its key in its message, and size of the key; for taps only
+    uint32_t key_size
     size_t at                         # address of its record in the arena
 
 cdef struct AppendRun:                # consecutive messages of one queue: they become one batch
@@ -28,8 +31,12 @@ cdef struct AppendRun:                # consecutive messages of one queue: they 
     uint32_t tail
     uint32_t id_window_ms             # not 0: its one message is checked against an id window of this length
     bint alone                        # it holds one message and no other will join
-    uint32_t destination              # its number among the append's destinations; 0 where there is one broker only
+    uint32_t destination              # its number among the append's destinations; 0: not needed
     size_t bytes
+    void* tap                         # its destination's AppendTap, kept by `taps`; that of None: it has none
+    int code                          # outcome, from the answer on: that of its first message
+    uint32_t told_queue
+    int64_t told_offset
 
 
 cdef class Waiter:
@@ -39,6 +46,11 @@ cdef class Waiter:
     cdef int result(self, uint32_t index, int code, uint32_t queue, int64_t offset) except -1
     cdef int done(self) except -1
     cdef int expire(self) except -1
+
+
+cdef class AppendTap:
+    cdef object sending(self, AppendRequest append)
+    cdef int answered(self, AppendRequest append, object state) except -1
 
 
 cdef class AppendRequest:
@@ -51,7 +63,9 @@ cdef class AppendRequest:
     # 5. frame_bytes is at least the size of the encoded frame: its head, and each run with its header, its records and
     #    up to 8 bytes of padding.
     cdef list waiters                 # None: all its messages were moved
-    cdef list destinations            # of the runs whose messages could go elsewhere
+    cdef list destinations            # of the runs whose messages could go elsewhere, or have a tap
+    cdef list taps                    # of its runs, each once
+    cdef list tap_states              # of each tap, once it is sent; else empty
     cdef double sent_at               # monotonic seconds
     cdef AppendItem* items
     cdef AppendRun* runs
@@ -71,6 +85,7 @@ cdef class AppendRequest:
     cdef unsigned char* encode(self, unsigned char* start, uint32_t request_id, int durability) noexcept
     cdef unsigned char* encode_again(self, unsigned char* start, uint32_t request_id, int durability) noexcept
     cdef bint is_awaited(self)
+    cdef int tell_taps(self) except -1
     cdef int clear(self) except -1
     cdef int forget_moved(self) except -1
     cdef int answer_all(self, int code) except -1

@@ -38,11 +38,26 @@ cdef class Waiter:
         return 0
 
 
+cdef class AppendTap:
+    """Gets to know the messages of some topics on their way to the broker; see `Destination.tap`. Neither method may raise."""
+
+    cdef object sending(self, AppendRequest append):
+        """Called before the append is sent for the first time. What it returns is given to `answered`."""
+        return None
+
+    cdef int answered(self, AppendRequest append, object state) except -1:
+        """Called once the outcomes of an append that was sent are known, after its calls have got theirs.
+
+        The append's items, arena and outcomes are valid until this returns.
+        """
+        return 0
+
+
 cdef class AppendRequest:
     """One append, while it is filled and until it is answered. Reused, so its arrays are allocated once."""
 
     def __cinit__(self):
-        self.waiters, self.destinations = [], []
+        self.waiters, self.destinations, self.taps, self.tap_states = [], [], [], []
         self.make_cells(CELLS_LEAST)
         self.clear()
 
@@ -55,6 +70,8 @@ cdef class AppendRequest:
     cdef int clear(self) except -1:
         self.waiters.clear()
         self.destinations.clear()
+        self.taps.clear()
+        self.tap_states.clear()
         self.item_count = self.run_count = 0
         self.arena_used = 0
         self.frame_bytes = FRAME_HEADER_SIZE + APPEND_HEAD_SIZE
@@ -106,8 +123,10 @@ cdef class AppendRequest:
         cell.key, cell.run, cell.stamp = (<uint64_t>topic_id << 32) | queue, self.run_count, self.stamp
         run = &self.runs[self.run_count]
         run.topic_id, run.queue, run.count, run.bytes, run.head, run.destination = topic_id, queue, 0, 0, 0, 0
-        run.id_window_ms, run.alone = id_window_ms, alone
-        if destination.homes is not None:
+        run.id_window_ms, run.alone, run.tap = id_window_ms, alone, <void*>destination.tap
+        if destination.tap is not None and destination.tap not in self.taps:
+            self.taps.append(destination.tap)
+        if destination.homes is not None or destination.tap is not None:
             self.destinations.append(destination)
             run.destination = <uint32_t>len(self.destinations)
         self.run_count += 1
@@ -132,8 +151,9 @@ cdef class AppendRequest:
         self.item_count += 1
         item.next, item.waiter = 0, <uint32_t>(len(self.waiters) - 1)
         item.at, item.size = at, size
+        item.key_at, item.key_size = 0, NO_KEY
         cell = self.cell(topic_id, queue)
-        if cell.stamp == self.stamp and not alone and not self.runs[cell.run].alone:
+        if cell.stamp == self.stamp and not alone and not self.runs[cell.run].alone and self.runs[cell.run].tap == <void*>destination.tap:
             run = &self.runs[cell.run]
             self.items[run.tail - 1].next = self.item_count
         else:
@@ -199,6 +219,13 @@ cdef class AppendRequest:
         memcpy(start + FRAME_HEADER_SIZE, &self.position, RESEND_HEAD_SIZE)
         return end
 
+    cdef int tell_taps(self) except -1:
+        """Let each tap see the append, before it is sent."""
+        cdef AppendTap tap
+        for tap in self.taps:
+            self.tap_states.append(tap.sending(self))
+        return 0
+
     cdef bint is_awaited(self):
         """Whether any call still waits for it."""
         cdef Waiter waiter
@@ -212,6 +239,7 @@ cdef class AppendRequest:
         cdef uint32_t r, i
         cdef Waiter waiter
         for r in range(self.run_count):
+            self.runs[r].code, self.runs[r].told_queue, self.runs[r].told_offset = code, self.runs[r].queue, -1
             i = self.runs[r].head
             while i:
                 if self.items[i - 1].waiter != MOVED:
@@ -242,6 +270,7 @@ cdef class AppendRequest:
             if code == CODE_UNKNOWN_TOPIC:
                 on_unknown_id(run.topic_id)
                 code = CODE_UNAVAILABLE
+            run.code, run.told_queue, run.told_offset = code, queue, offset
             i = run.head
             while i:
                 if self.items[i - 1].waiter != MOVED:
@@ -254,11 +283,14 @@ cdef class AppendRequest:
 
     def finish(self):
         cdef Waiter waiter
+        cdef Py_ssize_t number
         for waiter in self.waiters:
             if waiter is not None:
                 waiter.waiting -= 1
                 if waiter.waiting == 0 and not waiter.expired:
                     waiter.done()
+        for number in range(len(self.tap_states)):
+            (<AppendTap>self.taps[number]).answered(self, self.tap_states[number])
         self.clear()
         return 0
 

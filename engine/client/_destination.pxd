@@ -20,6 +20,8 @@ cdef class Destination:
     cdef public Meter meter           # of the topic's rate limit; None: it has none
     cdef public unsigned char grade   # 0 high, 1 normal, 2 low
     cdef public bint is_special       # its messages need more than the hot path does: rules, or a refusal
+    cdef public bint is_doubled       # the topic is written to two sides: without a tap, the rare path does that
+    cdef public object tap            # AppendTap that gets to know its messages; None: there is none
     cdef public uint32_t checked_at   # generation of the configuration in which it was last checked; kept by its user
     cdef uint32_t sticky_append[LANE_COUNT]      # by lane: the append for which sticky_queue is valid
     cdef uint32_t sticky_queue[LANE_COUNT]       # by lane: the queue of messages without a key

@@ -32,6 +32,18 @@ cdef class Destination:
             raise ValueError("homes and ids: one home per queue, one topic id per home")
         self.homes, self.ids = homes, ids
 
+    def with_tap(self, tap):
+        """This destination if it has this tap, else a copy with it; None: without one."""
+        cdef Destination made
+        if self.tap is tap:
+            return self
+        made = Destination(
+            self.name, self.topic_id, self.queues, self.durability, self.body_bytes_max, self.id_window_ms, self.homes, self.ids
+        )
+        made.meter, made.grade, made.made_ms, made.tap, made.is_doubled = self.meter, self.grade, self.made_ms, tap, self.is_doubled
+        made.next_queue = self.next_queue
+        return made
+
 
 cdef class Destinations:
     """Destinations by name, at most `count_max`. A full table evicts one that was not used lately (the clock

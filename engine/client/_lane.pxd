@@ -43,6 +43,7 @@ cdef class Lane(TurnEnd):
     cdef bint lets_in(self, uint64_t asked, int grade) noexcept
     cdef int add(self, Destination destination, uint32_t queue, const unsigned char* id16, const unsigned char* message,
                  uint32_t size, const unsigned char* token, bint bound, uint32_t index) except -1
+    cdef int note_key(self, uint32_t at, uint32_t size) except -1
     cdef int move(self, AppendRequest source, const AppendItem* item, Destination destination, uint32_t topic_id, uint32_t queue,
                   Waiter waiter) except -1
     cdef int join(self, Waiter waiter) except -1

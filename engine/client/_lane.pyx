@@ -231,6 +231,12 @@ cdef class Lane(TurnEnd):
             memcpy(record + head + size, token, REPLY_TOKEN_SIZE)
         return 0
 
+    cdef int note_key(self, uint32_t at, uint32_t size) except -1:
+        """Tell the tap of the message that was added last where its key lies within the message."""
+        cdef AppendItem* item = &self.filling.items[self.filling.item_count - 1]
+        item.key_at, item.key_size = at, size
+        return 0
+
     cdef int move(self, AppendRequest source, const AppendItem* item, Destination destination, uint32_t topic_id, uint32_t queue,
                   Waiter waiter) except -1:
         """Take a message over from another append, under the same id.
@@ -244,7 +250,7 @@ cdef class Lane(TurnEnd):
             topic_id, destination, queue, item.size, window_ms, window_ms != 0 or flags & RECORD_HAS_TRAILER
         )
         self.waiting += 1
-        taken.index, taken.bound = item.index, item.bound
+        taken.index, taken.bound, taken.key_at, taken.key_size = item.index, item.bound, item.key_at, item.key_size
         memcpy(append.arena + taken.at, source.arena + item.at, item.size)
         return 0
 
@@ -262,7 +268,10 @@ cdef class Lane(TurnEnd):
         """Encode the append straight into the connection's output, and begin the next one."""
         cdef AppendRequest append = self.filling
         cdef AppendLink link = self.link
-        cdef unsigned char* start = link.out_reserve(append.frame_bytes)
+        cdef unsigned char* start
+        if append.taps:
+            append.tell_taps()
+        start = link.out_reserve(append.frame_bytes)
         self.request_id += 1
         link.out_commit(append.encode(start, self.request_id, self.durability) - start)
         append.sent_at = monotonic_s()

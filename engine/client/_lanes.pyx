@@ -114,6 +114,7 @@ cdef class Lanes:
         cdef Lane lane
         cdef bytes encoded
         cdef size_t total = 0
+        cdef Py_ssize_t found
         cdef uint32_t index = 0, queue
         for _, _, _, encoded in messages:
             total += len(encoded) + RECORD_MORE
@@ -127,6 +128,10 @@ cdef class Lanes:
                     lane.enter(waiter)
                     lane.add(destination, queue, NULL if id16 is None else <const unsigned char*><bytes>id16, encoded,
                              <uint32_t>len(encoded), NULL, key is not None, index)
+                    if destination.tap is not None and type(key) is bytes:
+                        found = encoded.find(<bytes>key)      # any bytes that are equal will do
+                        if found >= 0:
+                            lane.note_key(<uint32_t>found, <uint32_t>len(<bytes>key))
                     total -= len(encoded) + RECORD_MORE     # has_room() counts it from now on
                 else:
                     waiter.results[index] = (CODE_OVERLOADED, 0, -1)

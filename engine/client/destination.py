@@ -19,8 +19,8 @@ class Destination:
     """
 
     __slots__ = (
-        "body_bytes_max", "buffered", "checked_at", "diverted", "durability", "grade", "homes", "id_window_ms", "ids", "is_special",
-        "made_ms", "meter", "name", "next_queue", "queues", "sticky", "topic_id",
+        "body_bytes_max", "buffered", "checked_at", "diverted", "durability", "grade", "homes", "id_window_ms", "ids",
+        "is_doubled", "is_special", "made_ms", "meter", "name", "next_queue", "queues", "sticky", "tap", "topic_id",
     )  # fmt: skip
 
     def __init__(
@@ -38,7 +38,8 @@ class Destination:
         self.checked_at = self.next_queue = self.made_ms = 0
         self.buffered = self.diverted = False
         self.meter: Meter | None = None
-        self.grade, self.is_special = 0, False
+        self.grade, self.is_special, self.is_doubled = 0, False, False
+        self.tap: None = None  # native lanes alone have taps
         self.sticky: dict[int, tuple[int, int]] = {}  # index of the lane -> (its append, the queue)
 
     def id_at(self, group: int) -> int:

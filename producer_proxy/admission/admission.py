@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from common.config.definitions import GRADES, ApplicationDefinition, TopicDefinition
 from common.config.gate_settings import GateSettings
+from common.config.text_values import ENGINE_HOME
 from common.limits import Meter, QueueLimit
 from common.limits.quota_slices import Answer, QuotaSlices
 from common.limits.retry_slot import RetrySlot
@@ -34,6 +35,8 @@ class FittedDestination(Protocol):
     meter: Meter | None
     grade: int
     is_special: bool
+    is_doubled: bool
+    tap: Any
 
 
 class SendAdmission:
@@ -76,7 +79,8 @@ class SendAdmission:
         destination.grade = GRADES.index(topic.grade)
         self.lags.fit(topic)
         is_off = topic.grade in self.settings.grades_off or self.lags.reason(topic.name) is not None
-        moves = topic.fence is not None or bool(topic.secondary)
+        destination.is_doubled, destination.tap = bool(topic.secondary), None  # the rare path puts the tap of today's pair
+        moves = topic.fence is not None or topic.home != ENGINE_HOME
         destination.is_special = is_off or has_rules(topic) or moves
 
     def tick(self) -> None:

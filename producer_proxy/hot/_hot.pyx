@@ -28,11 +28,17 @@ from producer_proxy.hot._answers cimport encode_results
 from producer_proxy.hot._call_results cimport CallResults
 from producer_proxy.hot._front cimport MESSAGES_MAX, Front
 from producer_proxy.hot._request_calls cimport HotRequest
+from producer_proxy.journal._tap cimport DualTap
 from producer_proxy.requests._clock cimport unix_ms
 
 from producer_proxy.buffer.fallback import patience_s
 
+cdef extern from "string.h" nogil:
+    void* memmem(const void* text, size_t size, const void* needle, size_t needle_size)
+
+cdef const char* RESERVED = b"penstock-"      # begins names of properties that a Kafka side refuses
 cdef enum:
+    RESERVED_SIZE = 9
     RARE_FLAGS = _walk.HAS_DELIVER_AT | _walk.HAS_DELAY | _walk.HAS_REPLY_TO
     BODY_BYTES_ANY = 16384000         # the topic's limit is checked after the topic's look-up
     RECORD_MORE = 96                  # maximum overhead per message in an append
@@ -177,6 +183,8 @@ cdef class HotConnection(Connection):
                     return GO_SLOW
             if is_rare(front, destination, m) or (m.flags & _walk.HAS_ID and is_assigned(frame + m.id_start, m.id_size)):
                 return GO_SLOW
+            if destination.is_doubled and is_rare_dual(destination, call, frame, m):
+                return GO_SLOW
             if destination.meter is not None:
                 front.admission.weigh(destination.meter, m.size, i)
             # The walker faults a call whose durability is not 0 to DURABILITY_MAX; a destination's is checked when it
@@ -311,6 +319,8 @@ cdef class HotConnection(Connection):
                 front.assign(id16, now_ms)
                 call.set_id(i, id16, ASSIGNED_ID_SIZE, True)
                 lane.add(destination, queue, id16, frame + m.start, m.size, NULL, bound, i)
+            if destination.tap is not None and m.flags & _walk.HAS_KEY:
+                lane.note_key(m.key_start - m.start, m.key_size)
         return 0
 
 
@@ -326,6 +336,14 @@ cdef inline bint is_rare(Front front, Destination destination, const _walk.Messa
     """Whether a message without a fault needs the rare path: by its size, its topic, or the topic's buffer."""
     return m.body_size > destination.body_bytes_max or destination.is_special or (
         destination.buffered and (destination.diverted or front.diverting)
+    )
+
+
+cdef inline bint is_rare_dual(Destination destination, const _walk.SendCall* call, const unsigned char* frame,
+                              const _walk.Message* m) noexcept:
+    """Whether a message of a topic with two sides needs the rare path: until that has put a tap, and for what is refused."""
+    return destination.tap is None or (<DualTap>destination.tap).is_closed or call.reply_wait_ms > 0 or (
+        m.flags & _walk.HAS_PROPERTIES != 0 and memmem(frame + m.start, m.size, RESERVED, RESERVED_SIZE) != NULL
     )
 
 

@@ -7,6 +7,7 @@ diverted: its later messages stay in the journal until that one is repaired.
 import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import gevent
@@ -19,9 +20,10 @@ from producer_proxy.buffer.entry import BufferEntry
 from producer_proxy.journal.backlog import RepairBacklog, WaitingRepair
 from producer_proxy.journal.fates import Fate, fate_of
 from producer_proxy.journal.intending import Intents
+from producer_proxy.journal.native import all_stored, encode_produce_of
 from producer_proxy.journal.repair import Repairer
 from producer_proxy.journal.sides import Sides
-from producer_proxy.targets.base import MessageSlice, ResolveError, ToldOutcome
+from producer_proxy.targets.base import STORED, MessageSlice, ResolveError, ToldOutcome
 from producer_proxy.targets.dual import Copies
 
 limited = LimitedLog(logging.getLogger("penstock.producer_proxy.journal"))
@@ -36,6 +38,11 @@ ALL_OK = {OK}
 THERE = {OK, int(Code.DUPLICATE)}
 
 
+TappedBatch = Any
+"""The class of `_tap`, which a machine without a compiler does not have. It has the attributes of an AnsweredBatch that all
+batches need, and `unpacked()`."""
+
+
 class AnsweredBatch(NamedTuple):
     """Messages with the primary's outcomes, in the order in which those came."""
 
@@ -44,6 +51,15 @@ class AnsweredBatch(NamedTuple):
     outcomes: Sequence[ToldOutcome]
     durability: int
     size: int
+
+    @property
+    def base(self) -> int:
+        """Position of the first intent."""
+        return self.intents[0]
+
+    @property
+    def names(self) -> set[str]:
+        return {each.destination.name for each in self.messages}
 
 
 class Copy(NamedTuple):
@@ -66,8 +82,9 @@ class SecondaryCopies(Copies):
 
     def __init__(self, sides: Sides, intents: Intents, backlog: RepairBacklog, repairer: Repairer) -> None:
         self.sides, self._intents, self._backlog, self.repairer = sides, intents, backlog, repairer
-        self._waiting: deque[AnsweredBatch] = deque()
+        self._waiting: deque[AnsweredBatch | TappedBatch] = deque()
         self._copying: list[Copy] = []
+        self._copying_tapped: list[TappedBatch] = []
         self.waiting_bytes = self.copied = 0
         self._wake = Event()
         self._is_stopping, self._is_busy = False, False
@@ -84,7 +101,7 @@ class SecondaryCopies(Copies):
         return not self._waiting and not self._is_busy
 
     def held(self) -> set[str]:
-        waiting = {each.destination.name for batch in self._waiting for each in batch.messages}
+        waiting = {name for batch in (*self._waiting, *self._copying_tapped) for name in batch.names}
         return waiting | {each.message.destination.name for each in self._copying}
 
     def health(self) -> bool | str:
@@ -102,13 +119,26 @@ class SecondaryCopies(Copies):
     ) -> None:
         if intents is None:
             return self._intents.missed(messages, outcomes)
-        batch = AnsweredBatch(intents, messages, outcomes, durability, sum([len(each[3]) for each in messages]))
+        return self._take(AnsweredBatch(intents, messages, outcomes, durability, sum([len(each[3]) for each in messages])))
+
+    def tapped(self, batch: TappedBatch) -> None:
+        """As `answered`, of a batch of the tap of this pair."""
+        if batch.data is None:
+            return self._intents.missed_runs(batch.outcomes())
+        return self._take(batch)
+
+    def _take(self, batch: AnsweredBatch | TappedBatch) -> None:
         if self.waiting_bytes and self.waiting_bytes + batch.size > WAITING_BYTES_MAX:
             self._divert_all(batch)
         else:
             self._waiting.append(batch)
             self.waiting_bytes += batch.size
-        return self._wake.set()
+        self._wake.set()
+
+    def tap_failed(self) -> None:
+        """Called in the handler of an exception of the tap."""
+        limited.exception("secondary=%s: internal error", self.sides.secondary.name)
+        self._intents.doubt("internal error: intents or copies may be missing")
 
     def stop(self) -> None:
         """Copy what waits, for a second at most. What is left stays in the journal."""
@@ -129,7 +159,7 @@ class SecondaryCopies(Copies):
                 for _ in range(len(self._waiting)):  # what comes meanwhile must not keep the repair waiting
                     if self._waiting:
                         self._copy()
-                first = min((each.intents[0] for each in self._waiting), default=None)
+                first = min((each.base for each in self._waiting), default=None)
                 pause_s = IDLE_S if self._is_stopping else self.repairer.step(first)
             except Exception:
                 limited.exception("secondary=%s: internal error", self.sides.secondary.name)
@@ -141,6 +171,8 @@ class SecondaryCopies(Copies):
 
     def _copy(self) -> None:
         """Give the next batches to the secondary, and wait for its answer."""
+        if self._is_plain(self._waiting[0]):
+            return self._copy_tapped(self._next_tapped())
         copies, durability = self._next_copies()
         self._copying = copies
         secondary, is_sent = self.sides.secondary, False
@@ -171,6 +203,51 @@ class SecondaryCopies(Copies):
         finally:
             self._copying = []
 
+    def _is_plain(self, batch: AnsweredBatch | TappedBatch) -> bool:
+        """Whether the batch goes to the secondary as it is."""
+        return not isinstance(batch, AnsweredBatch) and batch.is_all_ok and not self._backlog.count
+
+    def _next_tapped(self) -> list[TappedBatch]:
+        batches: list[TappedBatch] = []
+        size = count = 0
+        while self._waiting and self._is_plain(self._waiting[0]):
+            if batches and (size + self._waiting[0].size > BATCH_BYTES_MAX or count >= BATCH_MESSAGES_MAX):
+                break
+            batch = self._waiting.popleft()
+            size, count = size + batch.size, count + batch.count
+            batches.append(batch)
+        self.waiting_bytes -= size
+        return batches
+
+    def _copy_tapped(self, batches: list[TappedBatch]) -> None:
+        """As _copy, of plain batches: their bytes go to the secondary without an object per message."""
+        self._copying_tapped = batches
+        secondary, is_sent = self.sides.secondary, False
+        count, size = sum([each.count for each in batches]), sum([each.size for each in batches])
+        answer: AsyncResult = AsyncResult()
+        try:
+            queues = {topic.name: topic.queues for batch in batches for topic in batch.topics}
+            if len(self.sides.at_secondary(queues)) < len(queues):
+                self._divert(copies_of(batches), is_asked_for=False)  # a moment later the others are repaired
+                return
+            is_sent = True
+            secondary.submit_encoded(partial(encode_produce_of, batches), count, size, all_stored, answer.set)
+            outcomes: Sequence[ToldOutcome] = answer.get()
+        except ResolveError as error:
+            self.repairer.note(str(error))
+            self._divert(copies_of(batches), is_asked_for=False)
+        except BaseException:  # this greenlet is killed, or an internal error
+            self._divert(copies_of(batches), is_asked_for=is_sent)
+            raise
+        else:
+            if outcomes.count(STORED) == count:
+                self.copied += count
+                self._intents.all_done(batches)
+            else:
+                self._settle(copies_of(batches), outcomes)
+        finally:
+            self._copying_tapped = []
+
     def _settle(self, copies: list[Copy], outcomes: Sequence[ToldOutcome]) -> None:
         if {each[0] for each in outcomes} <= THERE:
             self.copied += len(copies)
@@ -198,7 +275,7 @@ class SecondaryCopies(Copies):
             batch = self._waiting.popleft()
             self.waiting_bytes -= batch.size
             size += batch.size
-            copies += self._wanted(batch)
+            copies += self._wanted(unpacked(batch))
         return copies, durability
 
     def _wanted(self, batch: AnsweredBatch) -> list[Copy]:
@@ -233,7 +310,8 @@ class SecondaryCopies(Copies):
             self._intents.done((intent,))
         return True
 
-    def _divert_all(self, batch: AnsweredBatch) -> None:
+    def _divert_all(self, given: AnsweredBatch | TappedBatch) -> None:
+        batch = unpacked(given)
         for intent, message, outcome in zip(batch.intents, batch.messages, batch.outcomes, strict=True):
             if not self._stays(intent, message, outcome):
                 self._divert((Copy(intent, outcome[1] or 0, message),), is_asked_for=False)
@@ -247,6 +325,19 @@ class SecondaryCopies(Copies):
     def _enter(self, message: MessageSlice, repair: WaitingRepair) -> None:
         entry = BufferEntry(message.destination.name, key_of(message), None, b"", 0)
         self._backlog.divert(entry, repair)
+
+
+def unpacked(batch: AnsweredBatch | TappedBatch) -> AnsweredBatch:
+    return batch if isinstance(batch, AnsweredBatch) else AnsweredBatch(*batch.unpacked(), batch.durability, batch.size)
+
+
+def copies_of(batches: Sequence[TappedBatch]) -> list[Copy]:
+    """The copies of plain batches one by one."""
+    return [
+        Copy(intent, outcome[1], message)
+        for batch in batches
+        for intent, message, outcome in zip(*batch.unpacked(), strict=True)
+    ]
 
 
 def key_of(message: MessageSlice) -> Any:

@@ -1,9 +1,9 @@
 """Intents of one proxy: written to its journal, or told as missed where the journal takes none."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from producer_proxy.journal.fates import Fate, fate_of
-from producer_proxy.journal.journal import RepairJournal
+from producer_proxy.journal.journal import EncodeIntents, RepairJournal, WrittenBatch
 from producer_proxy.journal.missed import ALL_QUEUES, MissedRanges
 from producer_proxy.targets.base import MessageSlice, ToldOutcome
 from producer_proxy.targets.dual import Copies
@@ -18,7 +18,7 @@ class Intents:
     """
 
     def __init__(self, journal: RepairJournal | None, now_ms: Callable[[], int]) -> None:
-        self._journal = journal
+        self._journal, self._now_ms = journal, now_ms
         self.ranges = MissedRanges(None, now_ms) if journal is None else journal.missed
 
     @property
@@ -29,6 +29,10 @@ class Intents:
     def intend(self, messages: Sequence[MessageSlice]) -> list[int] | None:
         return None if self._journal is None else self._journal.intend(messages)
 
+    def write(self, encode: EncodeIntents, count: int) -> bool:
+        """As RepairJournal.write; without a journal nothing is taken."""
+        return self._journal is not None and self._journal.write(encode, count)
+
     def stored(self, stored: Sequence[tuple[int, int]]) -> None:
         """The primary has these intents: (intent, queue)."""
         if self._journal is not None:
@@ -38,6 +42,25 @@ class Intents:
         """These intents need nothing more."""
         if self._journal is not None and intents:
             self._journal.note_done(intents)
+
+    def all_done(self, batches: Iterable[WrittenBatch]) -> None:
+        """All intents of these batches need nothing more."""
+        if self._journal is not None:
+            self._journal.note_all_done(batches)
+
+    def doubt(self, reason: str) -> None:
+        """Record that messages of now may have no intent."""
+        self.ranges.add_span(self._now_ms(), self._now_ms(), reason)
+
+    def missed_runs(self, runs: Iterable[tuple[str, int, int, int, int]]) -> None:
+        """As `missed`, of runs of messages: (topic, number of messages, code, queue, offset of the first one)."""
+        for name, count, code, queue, first in runs:
+            is_stored = fate_of(code) is Fate.STORED
+            if not is_stored and fate_of(code) is not Fate.UNKNOWN:
+                continue
+            for number in range(count):
+                where, offset = (queue, first + number) if is_stored else (ALL_QUEUES, None)
+                self.ranges.add(name, where, offset, 1, self.fault or "the journal failed")
 
     def missed(self, messages: Sequence[MessageSlice], outcomes: Sequence[ToldOutcome]) -> None:
         """Record messages without an intent that the primary has, or may have."""

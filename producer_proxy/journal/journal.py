@@ -12,9 +12,9 @@ import logging
 import os
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import gevent
 from gevent.event import Event
@@ -51,6 +51,20 @@ class FoundIntent(NamedTuple):
     queue: int | None
 
 
+EncodeIntents = Callable[[int, int], bytes]
+"""Encodes intents, given the position of the first block and the time in Unix ms."""
+
+
+class WrittenBatch(Protocol):
+    """Intents that were written together: a TappedBatch."""
+
+    @property
+    def base(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+    def marks(self, base: int) -> bytes: ...
+
+
 class RepairJournal:
     """Opens the directory.
 
@@ -82,6 +96,7 @@ class RepairJournal:
         self._fault, self._is_broken, self._retry_at = "", False, 0.0
         self._unsynced: set[JournalSegment] = set()
         self._done: list[int] = []
+        self._done_batches: list[WrittenBatch] = []
         self._stored: list[tuple[int, int]] = []
         self._last_run = LastRun(directory, now_ms)
         remove_journal_orphans(directory)
@@ -104,29 +119,40 @@ class RepairJournal:
 
         None: the journal cannot take them, and `fault` says why.
         """
+        positions: list[int] = []
+
+        def encode(position: int, now_ms: int) -> bytes:
+            data, found = intents_of(position, now_ms, messages)
+            positions.extend(found)
+            return data
+
+        return positions if self.write(encode, len(messages)) else None
+
+    def write(self, encode: EncodeIntents, count: int) -> bool:
+        """Write the blocks of `count` intents, in one call of the system. Not synced. As `intend`: whether it took them."""
         if self._fault and (self._is_broken or time.monotonic() < self._retry_at):
-            return None
+            return False
         if self.bytes >= self._bytes_max:
             self._refuse(f"journal={self.directory}: full at {self._bytes_max} bytes")
-            return None
+            return False
         try:
             segment = self._writable()
-            data, positions = intents_of(segment.base + segment.size, self._now_ms(), messages)
+            data = encode(segment.base + segment.size, self._now_ms())
             self._end = segment.base + segment.size + len(data)
             segment.append(data)
         except OSError as error:
             self._refuse(f"journal={self.directory}: cannot be written: {error.strerror}")
-            return None
+            return False
         except PartlyWritten as error:
             self._active = None  # nothing more is written behind such a part
             self._refuse(f"journal={self.directory}: {error}")
-            return None
-        segment.live += len(positions)
+            return False
+        segment.live += count
         self.bytes += len(data)
         self._fault = ""
         self._unsynced.add(segment)
         self._dirty.set()
-        return positions
+        return True
 
     def note_stored(self, stored: Sequence[tuple[int, int]]) -> None:
         """Note that the primary has these entries: (position, queue). Written within MARK_S."""
@@ -136,6 +162,11 @@ class RepairJournal:
     def note_done(self, positions: Sequence[int]) -> None:
         """Note that these entries need nothing more. Written within MARK_S."""
         self._done += positions
+        self._dirty.set()
+
+    def note_all_done(self, batches: Iterable[WrittenBatch]) -> None:
+        """Note that all intents of batches that `write` took need nothing more. Written within MARK_S."""
+        self._done_batches += batches
         self._dirty.set()
 
     def read(self, positions: Sequence[int]) -> list[BufferEntry | None]:
@@ -217,8 +248,25 @@ class RepairJournal:
             segment.live -= len(some)
             if segment.live or segment is self._active:
                 self._attempt(segment.mark_done, [position - segment.base for position in some])
-            if not segment.live and (segment is not self._active or segment.size >= self._segment_bytes):
-                self._delete(segment)
+            self._delete_if_done(segment)
+        self._mark_batches()
+
+    def _mark_batches(self) -> None:
+        """As for single entries; each batch lies in one segment."""
+        batches, self._done_batches = self._done_batches, []
+        by_segment: dict[JournalSegment, list[WrittenBatch]] = {}
+        for each in batches:
+            found = bisect_right(self._segments, each.base, key=lambda segment: segment.base) - 1
+            by_segment.setdefault(self._segments[found], []).append(each)
+        for segment, some in by_segment.items():
+            segment.live -= sum(each.count for each in some)
+            if segment.live or segment is self._active:
+                self._attempt(segment.write_done, b"".join([each.marks(segment.base) for each in some]))
+            self._delete_if_done(segment)
+
+    def _delete_if_done(self, segment: JournalSegment) -> None:
+        if not segment.live and (segment is not self._active or segment.size >= self._segment_bytes):
+            self._delete(segment)
 
     def _attempt(self, work: Callable, *arguments: object) -> None:
         """Write marks; a lost one costs a question or a copy after a crash, under the same id."""

@@ -19,6 +19,7 @@ from producer_proxy.journal.backlog import RepairBacklog, WaitingRepair
 from producer_proxy.journal.copying import SecondaryCopies
 from producer_proxy.journal.intending import Intents, MissedCopies
 from producer_proxy.journal.journal import RepairJournal
+from producer_proxy.journal.native import HAS_TAP, DualTap
 from producer_proxy.journal.registration import JournalRegistration
 from producer_proxy.journal.repair import Repairer
 from producer_proxy.journal.sides import Sides
@@ -135,7 +136,19 @@ class Journaling:
         repairer = Repairer(sides, self.journal, self.backlog, self._now_ms)
         copies = SecondaryCopies(sides, self.intents, self.backlog, repairer)
         self._look_from_now_on()
-        return DualPair(DualTarget(sides.primary, sides.secondary, copies), copies)
+        return DualPair(DualTarget(sides.primary, sides.secondary, copies, self._tap(sides, copies)), copies)
+
+    def _tap(self, sides: Sides, copies: SecondaryCopies) -> Any:
+        """The tap of a pair whose sides both do without an object per message; None: they do not."""
+        if not (HAS_TAP and sides.primary.has_taps and sides.secondary.takes_encoded):
+            return None
+        tap = DualTap(self.intents.write, copies.tapped, copies.tap_failed)
+
+        def follow() -> None:
+            tap.is_closed = bool(sides.unequal)
+
+        sides.on_compared = follow
+        return tap
 
     def _register(self) -> None:
         """Raises ResolveError: a journal that the configuration does not have could be overlooked."""

@@ -1,6 +1,6 @@
 """Both sides of a pair of targets, and the definitions of the topics that have it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from common.config.definitions import TopicDefinition
@@ -15,6 +15,7 @@ class Sides:
         home, secondary_name: as the topics' settings name them.
     Attributes:
         unequal: topics whose sides have different numbers of queues, each with the sentence that refuses it.
+        on_compared: called when `unequal` may have changed.
     """
 
     def __init__(
@@ -23,6 +24,7 @@ class Sides:
         self._names = home, secondary_name
         self.primary, self.secondary, self._view = primary, secondary, view
         self.unequal: dict[str, str] = {}
+        self.on_compared: Callable[[], object] = lambda: None
 
     def definition(self, topic: str) -> TopicDefinition | None:
         """The definition of a topic of this pair; None: it is not defined, or not of this pair."""
@@ -46,7 +48,7 @@ class Sides:
         """
         found = self.secondary.resolve(self._definitions(queues), self._view.generation, "")
         return {
-            name: destination
+            name: untapped(destination)
             for name, destination in found.items()
             if (wanted := queues[name]) is None or self.compare(name, wanted, destination.queues)
         }
@@ -54,13 +56,20 @@ class Sides:
     def compare(self, topic: str, queues: int, at_secondary: int) -> bool:
         """Whether both sides have as many queues; remembers the answer."""
         if queues == at_secondary:
-            self.unequal.pop(topic, None)
+            if self.unequal.pop(topic, None):
+                self.on_compared()
             return True
         self.unequal[topic] = (
             f"topic={topic}: {self.primary.name} has {queues} queues and {self.secondary.name} {at_secondary}: "
             "a dual write needs as many on both sides; nothing was stored"
         )
+        self.on_compared()
         return False
 
     def _definitions(self, topics: Iterable[str]) -> dict[str, TopicDefinition]:
         return {name: found for name in topics if (found := self.definition(name)) is not None}
+
+
+def untapped(destination: Any) -> Any:
+    """The destination such that what is sent to it is not copied: it may be that of the primary meanwhile."""
+    return destination if getattr(destination, "tap", None) is None else destination.with_tap(None)

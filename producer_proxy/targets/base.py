@@ -48,6 +48,9 @@ ToldOutcome = Outcome | tuple[int, int | None, int | None, str]
 """An outcome, and the sentence of a refusal where that of the code is not enough. The offset of an OK is None where the
 target has none that consumers would see."""
 OnOutcomes = Callable[[Sequence[ToldOutcome]], object]
+AllStored = Callable[[bytes, int], bool]
+STORED: Outcome = (int(Code.OK), None, None)
+"""An outcome of messages whose queue their sender knows."""
 
 
 class Repetition(NamedTuple):
@@ -91,12 +94,16 @@ class SendTarget(ABC):
         isolates_failures: the target isolates its failed parts, so one timeout does not make the whole target
             suspected.
         settled_after_s: age from which on a message without an outcome is stored, or never will be.
+        has_taps: its destinations take a tap, which gets to know their messages without one object per message.
+        takes_encoded: it has `submit_encoded`.
     """
 
     name: str
     features: frozenset[str] = frozenset()
     isolates_failures = False
     settled_after_s = 10.0
+    has_taps = False
+    takes_encoded = False
 
     @property
     def primary(self) -> "SendTarget":
@@ -146,6 +153,18 @@ class SendTarget(ABC):
 
         `on_outcomes` is called once, in a loop callback or before this returns. Returns whether any message was taken.
         """
+
+    def submit_encoded(
+        self, encode: Callable[[str, int], bytes], count: int, size: int, all_stored: AllStored, on_outcomes: OnOutcomes
+    ) -> None:
+        """As `submit` of messages that are encoded already, each bound to a queue. For a target that `takes_encoded`.
+
+        Args:
+            encode: makes the request's payload, given the cluster's name and the patience in ms.
+            count, size: number and bytes of the messages.
+            all_stored: whether an answer says OK to each of `count` messages: then all outcomes are STORED.
+        """
+        raise NotImplementedError(f"target {self.name}: encoded messages")
 
     def ask(
         self, durability: int, message: MessageSlice, token_for: Callable[[int], bytes | None], on_outcomes: OnOutcomes

@@ -5,7 +5,7 @@ primary's outcomes, and the repair journal keeps what it lacks.
 """
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from common.config.definitions import TopicDefinition
@@ -56,10 +56,12 @@ class DualTarget(SendTarget):
 
     Args:
         primary, secondary: owned by others.
+        tap: a DualTap, which makes intents and copies of all messages of the primary's destinations that have it. None: they
+            are made here, message by message.
     """
 
-    def __init__(self, primary: SendTarget, secondary: SendTarget, copies: Copies) -> None:
-        self._primary, self.secondary, self._copies = primary, secondary, copies
+    def __init__(self, primary: SendTarget, secondary: SendTarget, copies: Copies, tap: Any = None) -> None:
+        self._primary, self.secondary, self._copies, self._tap = primary, secondary, copies, tap
         self.name = f"{primary.name} and {secondary.name}"
         self._open: dict[int, Sequence[MessageSlice]] = {}
         self._numbers = itertools.count()
@@ -84,6 +86,9 @@ class DualTarget(SendTarget):
             if unfit := self._copies.objection(name):
                 raise ResolveError(Code.UNAVAILABLE, unfit)
         found = self._primary.resolve(definitions, generation, application)
+        if self._tap is not None:
+            for each in found.values():
+                each.tap = self._tap  # from now on the hot path may take its messages
         return {
             name: DualDestination(
                 name, each.queues, each.durability, each.grade, getattr(each, "id_window_ms", 0), each
@@ -107,6 +112,8 @@ class DualTarget(SendTarget):
         return self._primary.admits(durability, destination.primary, key, taken, asked)
 
     def submit(self, durability: int, messages: Sequence[MessageSlice], on_outcomes: OnOutcomes) -> bool:
+        if self._tap is not None:
+            return self._primary.submit(durability, _tapped(messages, self._tap), on_outcomes)
         intents = self._copies.intend(messages)
         number = next(self._numbers)
         self._open[number] = messages
@@ -127,7 +134,8 @@ class DualTarget(SendTarget):
 
     def held(self) -> set[str]:
         """Topics with messages without an outcome, or on their way to the secondary; the backlog's are not among them."""
-        return self._copies.held() | {each.destination.name for batch in self._open.values() for each in batch}
+        tapped = {each.name for batch in self._tapped for each in batch.topics}
+        return self._copies.held() | tapped | {each.destination.name for batch in self._open.values() for each in batch}
 
     @property
     def up(self) -> bool:
@@ -135,7 +143,12 @@ class DualTarget(SendTarget):
 
     @property
     def idle(self) -> bool:
-        return not self._open and self._copies.idle
+        return not self._open and not self._tapped and self._copies.idle
+
+    @property
+    def _tapped(self) -> Collection[Any]:
+        """Batches of the tap that the primary has not answered."""
+        return () if self._tap is None else self._tap.open
 
     @property
     def queue_limits(self) -> list[QueueLimit]:
@@ -149,4 +162,12 @@ def _at_primary(messages: Sequence[MessageSlice]) -> list[MessageSlice]:
     make: Callable[[tuple], MessageSlice] = MessageSlice._make
     return [
         make((destination.primary, key, assigned_id, encoded)) for destination, key, assigned_id, encoded in messages
+    ]
+
+
+def _tapped(messages: Sequence[MessageSlice], tap: Any) -> list[MessageSlice]:
+    """As _at_primary, with this tap: a destination may have lost it by a change of the configuration since it was found."""
+    return [
+        MessageSlice(destination.primary.with_tap(tap), key, assigned_id, encoded)
+        for destination, key, assigned_id, encoded in messages
     ]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from common.config.definitions import TopicDefinition
 from common.limits import QueueLimit
 from common.placement import queue_of_id
-from engine.client.append import Destination, Lanes
+from engine.client.append import NATIVE, Destination, Lanes
 from engine.client.brokers import Brokers
 from engine.client.durability import LANES, lane_of
 from producer_proxy.targets.base import DelayedMessage, DelayedOutcome, MessageSlice, OnOutcomes, Outcome, SendTarget
@@ -41,6 +41,11 @@ class EngineTarget(SendTarget):
     def isolates_failures(self) -> bool:  # type: ignore[override]
         """True with several broker groups: each has a breaker."""
         return self._brokers.only is None
+
+    @property
+    def has_taps(self) -> bool:  # type: ignore[override]
+        """True of native lanes to a single broker group: between several, an append's messages may move."""
+        return NATIVE and self._brokers.only is not None
 
     def resolve(
         self, definitions: Mapping[str, TopicDefinition], generation: int, application: str

@@ -20,11 +20,20 @@ from engine.link.codes import OK
 from engine.link.errors import LinkDown
 from engine.link.operations import PRODUCE
 from engine.link.produce import ANY_PARTITION, RESERVED_PREFIX, ProducedMessage, decode_produced, encode_produce
-from producer_proxy.targets.base import MessageSlice, OnOutcomes, Outcome, SendTarget, ToldOutcome
+from producer_proxy.targets.base import (
+    STORED,
+    AllStored,
+    MessageSlice,
+    OnOutcomes,
+    Outcome,
+    SendTarget,
+    ToldOutcome,
+)
 from producer_proxy.targets.kafka_copies import stored_copies
 
 PATIENCE_S = 3.0
 """Time in which the bridge hands a message to Kafka's client; after it the message is UNAVAILABLE."""
+PATIENCE_MS = int(PATIENCE_S * 1000)
 OVERDUE_S = PATIENCE_S + 1.0
 """Age of a request without an answer from which on no other one is sent to the cluster."""
 SILENT_S = 40.0
@@ -78,6 +87,7 @@ class KafkaTarget(SendTarget):
     """
 
     settled_after_s = SETTLED_S
+    takes_encoded = True
 
     def __init__(self, cluster: str, link: RpcClient | None) -> None:
         self.cluster, self.name, self._link = cluster, f"kafka:{cluster}", link
@@ -121,6 +131,20 @@ class KafkaTarget(SendTarget):
             gevent.get_hub().loop.run_callback(self._flush)  # one request for all calls of a turn
         self._waiting.append((messages, on_outcomes))
         return True
+
+    def submit_encoded(
+        self, encode: Callable[[str, int], bytes], count: int, size: int, all_stored: AllStored, on_outcomes: OnOutcomes
+    ) -> None:
+        if fault := self._fault():
+            on_outcomes(refused(count, Code.UNAVAILABLE, fault))
+            return
+
+        def read(code: int, payload: bytes) -> Sequence[ToldOutcome]:
+            if code == OK and all_stored(payload, count):
+                return [STORED] * count
+            return _outcomes(code, payload, count)
+
+        self._post(encode(self.cluster, PATIENCE_MS), OpenProduce([(count, on_outcomes)], size), read)
 
     def stored_copies(
         self, messages: Sequence[MessageSlice], shown_ids: Sequence[str], since_ms: int, deadline_s: float
@@ -191,15 +215,21 @@ class KafkaTarget(SendTarget):
             for destination, key, assigned_id, encoded in slices
         ]
         request = OpenProduce([(len(slices), on_outcomes) for slices, on_outcomes in taken], size)
-        self._last = number = self._last + 1
+        payload = encode_produce(self.cluster, list(topics), PATIENCE_MS, messages)
+        self._post(payload, request, lambda code, answer: _outcomes(code, answer, len(messages)))
 
-        def on_answer(code: int, payload: bytes) -> None:
-            outcomes = _outcomes(code, payload, len(messages))
+    def _post(
+        self, payload: bytes, request: OpenProduce, read: Callable[[int, bytes], Sequence[ToldOutcome]]
+    ) -> None:
+        self._last = number = self._last + 1
+        size = request.size
+
+        def on_answer(code: int, answer: bytes) -> None:
+            outcomes = read(code, answer)
             if self._open.pop(number, None) is not None:
                 self.unanswered_bytes -= size
             request.settle(outcomes)
 
-        payload = encode_produce(self.cluster, list(topics), int(PATIENCE_S * 1000), messages)
         self._open[number] = request
         self.unanswered_bytes += size
         try:

@@ -98,10 +98,13 @@ class BufferSegment:
 
         Marks survive the process, not a power cut: a lost one costs a copy under the same id.
         """
+        self.write_done(marks_of(self.base, offsets))
+
+    def write_done(self, marks: bytes) -> None:
+        """As `mark_done`, with the marks' bytes."""
         if self._done_file < 0:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
             self._done_file = os.open(self.done_path, flags, 0o600)
-        marks = marks_of(self.base, offsets)
         written = os.write(self._done_file, marks)
         if written != len(marks):  # a part of a mark would make all later ones unreadable
             os.ftruncate(self._done_file, os.fstat(self._done_file).st_size - written % blocks.DONE_BYTES)

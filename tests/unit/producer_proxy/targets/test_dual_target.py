@@ -64,15 +64,41 @@ def test_a_topic_at_home_in_kafka_is_written_to_the_engine(desk):
     assert sorted(queue for queue, _ in engine_records(desk, "in")) == sorted(each.queue for each in results)
 
 
-def test_a_topic_with_a_secondary_takes_the_rare_path_and_the_others_stay_hot(desk):
-    desk.send(Message(topic="orders"))
+def test_a_topic_with_a_secondary_takes_the_hot_path_once_its_pair_is_there(desk):
+    assert codes(desk.send(Message(topic="out"))) == [Code.OK]
     before = 0 if desk.proxy.front is None else desk.proxy.front.hot_calls
-    assert codes(desk.send(Message(topic="out"))) == [Code.OK]
-    assert codes(desk.send(Message(topic="out"))) == [Code.OK]
-    assert codes(desk.send(Message(topic="orders"))) == [Code.OK]
+    for number in range(5):
+        assert codes(desk.send(Message(topic="out", key="k", body=b"%d" % number))) == [Code.OK]
     if desk.proxy.front is not None:
-        assert desk.proxy.front.hot_calls == before + 1
+        assert desk.proxy.front.hot_calls == before + 5
+    wait_until(lambda: len(desk.kafka.records("out")) == 6)
+    queue = desk.kafka.partitions["out"][queue_of(b"k", PARTITIONS)]
+    assert [each.value for each in queue][-5:] == [b"%d" % number for number in range(5)]
+
+
+def test_a_change_of_the_configuration_sends_one_call_by_the_rare_path_and_the_next_ones_are_hot_again(desk):
+    for turn in range(3):
+        desk.config.put("topic", f"another-{turn}", TopicDefinition(f"another-{turn}", queues=1).to_value(), 0)
+        wait_until(lambda: desk.view.topic(f"another-{turn}") is not None)  # noqa: B023
+        for _ in range(2):
+            assert codes(desk.send(Message(topic="out"))) == [Code.OK]
+        before = 0 if desk.proxy.front is None else desk.proxy.front.hot_calls
+        assert codes(desk.send(Message(topic="out"))) == [Code.OK]
+        assert desk.proxy.front is None or desk.proxy.front.hot_calls == before + 1
+    wait_until(lambda: len(desk.kafka.records("out")) == 9)
+
+
+def test_a_topic_that_loses_its_secondary_is_not_copied_any_more(desk):
+    for name in ("a", "b"):
+        assert codes(desk.send(Message(topic="out", id=name))) == [Code.OK]
     wait_until(lambda: len(desk.kafka.records("out")) == 2)
+    entry = desk.config.get("topic", "out")
+    desk.config.put("topic", "out", {**entry.value, "secondary": ""}, entry.version)
+    wait_until(lambda: desk.view.topic("out").secondary == "")
+    for name in ("c", "d"):
+        assert codes(desk.send(Message(topic="out", id=name))) == [Code.OK]
+    assert desk.proxy.journaling.held() == set()
+    assert len(engine_records(desk, "out")) == 4 and len(desk.kafka.records("out")) == 2
 
 
 def test_a_topic_that_gets_a_secondary_while_it_is_in_use_is_copied_from_then_on(desk):
