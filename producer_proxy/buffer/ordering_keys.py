@@ -4,7 +4,7 @@ Keys are counted by their hash in 1,024 slots per topic; messages without a key 
 are diverted together. This bounds memory at 1,025 counters per topic, whatever the number of keys.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from common.keyhash import murmur2
 from producer_proxy.buffer.entry import BufferEntry
@@ -40,6 +40,11 @@ class OrderingKeys:
         counts = self._counts.get(topic)
         return counts is not None and slot_of(key) in counts
 
+    def share_held(self, topic: str, slots: Collection[int]) -> int:
+        """How many of these slots a message must wait in."""
+        counts = self._counts.get(topic)
+        return 0 if counts is None else len(counts.keys() & slots)
+
     def topics(self) -> Iterable[str]:
         """Topics with a backlog."""
         return self._counts.keys()
@@ -53,6 +58,15 @@ class OrderingKeys:
         before, self._counts = self._counts, counted._counts
         for topic in before.keys() ^ self._counts.keys():
             self._on_topic(topic, topic in self._counts)
+
+    def enter_counts(self, topic: str, entered: Mapping[int, int]) -> None:
+        """As `enter`, of the number of a topic's entries by slot."""
+        counts = self._counts.get(topic)
+        if counts is None:
+            counts = self._counts[topic] = {}
+            self._on_topic(topic, True)
+        for slot, count in entered.items():
+            counts[slot] = counts.get(slot, 0) + count
 
     def enter(self, entries: Iterable[BufferEntry]) -> None:
         for entry in entries:

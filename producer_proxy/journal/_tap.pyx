@@ -10,10 +10,12 @@ from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
+from common.wire._walk cimport murmur2
 from engine.client._append_request cimport NO_KEY, AppendItem, AppendRequest, AppendRun, AppendTap
 from engine.client._destination cimport Destination
 from engine.link.constants cimport ASSIGNED_ID_SIZE, CODE_OK, RECORD_HAS_ID
 
+from producer_proxy.journal.backlog import packed
 from producer_proxy.targets.base import MessageSlice
 from producer_proxy.targets.dual import DualDestination
 
@@ -28,6 +30,8 @@ cdef enum:
     ENTRY_HEAD = 16                   # as in buffer/entry.py
     VERSION = 1
     MARK_SIZE = 8
+    STORED_MARK_SIZE = 16
+    SLOTS = 1024                      # as in buffer/ordering_keys.py
     RECORD_SIZE_SIZE = 4              # of an append's record, before its flags
     PRODUCE_HEAD = 12                 # as in engine/link/produce.py
     PRODUCE_MESSAGE = 16
@@ -149,6 +153,51 @@ cdef class TappedBatch:
             memcpy(out + 4, &checksum, 4)
             out += MARK_SIZE
         return made
+
+    def positions(self):
+        """The positions of the intents."""
+        cdef uint32_t n
+        return [self.base + self.entries[n].at for n in range(self.count)]
+
+    def stored_marks(self, uint64_t base):
+        """The marks of a segment at `base` that the primary has these messages, and where; see journal/segment.py."""
+        cdef bytes made = PyBytes_FromStringAndSize(NULL, STORED_MARK_SIZE * self.count)
+        cdef unsigned char* out = <unsigned char*>PyBytes_AS_STRING(made)
+        cdef uint32_t r, k, n = 0, offset, checksum
+        cdef uint64_t position
+        memset(out, 0, STORED_MARK_SIZE * self.count)
+        for r in range(self.run_count):
+            for k in range(self.runs[r].count):
+                position = self.base + self.entries[n].at
+                offset, checksum = <uint32_t>(position - base), crc32c_extend(crc32c_extend(0, &position, 8), &self.runs[r].queue, 4)
+                memcpy(out, &offset, 4)
+                memcpy(out + 4, &self.runs[r].queue, 4)
+                memcpy(out + 8, &checksum, 4)
+                out += STORED_MARK_SIZE
+                n += 1
+        return made
+
+    def repairs(self, bint is_asked_for):
+        """What a RepairBacklog needs of a batch that is all OK: (topic, numbers of the entries, count by slot of keys) per run."""
+        cdef const unsigned char* raw = <const unsigned char*>PyBytes_AS_STRING(self.data)
+        cdef const unsigned char* entry
+        cdef uint32_t r, k, n = 0, bytes_of_key
+        cdef uint16_t name_size
+        cdef int slot
+        cdef list found = [], numbers
+        cdef dict counts
+        for r in range(self.run_count):
+            numbers, counts = [], {}
+            for k in range(self.runs[r].count):
+                entry = raw + self.entries[n].at + BLOCK_HEAD
+                memcpy(&name_size, entry + 2, 2)
+                memcpy(&bytes_of_key, entry + 4, 4)
+                slot = <int>(murmur2(entry + ENTRY_HEAD + name_size, bytes_of_key) & (SLOTS - 1)) if entry[1] else -1
+                counts[slot] = counts.get(slot, 0) + 1
+                numbers.append(packed(self.base + self.entries[n].at, self.runs[r].queue, is_asked_for))
+                n += 1
+            found.append((self.topics[self.runs[r].topic].name, numbers, counts))
+        return found
 
     def outcomes(self):
         """(topic, number of messages, code, queue, offset of the first one) of each run of messages."""

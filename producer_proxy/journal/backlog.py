@@ -66,6 +66,15 @@ class RepairBacklog:
         self.count += 1
         self._put(entry.topic, repair)
 
+    def divert_batch(self, repairs: Iterable[tuple[str, list[int], dict[int, int]]]) -> None:
+        """As `divert`, of all entries of a TappedBatch: the result of its `repairs`."""
+        for topic, numbers, counts in repairs:
+            self.ordering_keys.enter_counts(topic, counts)
+            self.count += len(numbers)
+            heap = self._numbers.setdefault(topic, [])
+            for number in numbers:
+                heappush(heap, number)
+
     def take(
         self, wanted: Callable[[str], bool], count_max: int, before: int | None
     ) -> list[tuple[str, WaitingRepair]]:
@@ -107,12 +116,12 @@ class RepairBacklog:
             self._in_hand.pop(position, None)
 
     def _put(self, topic: str, repair: WaitingRepair) -> None:
-        heappush(self._numbers.setdefault(topic, []), _packed(repair))
+        heappush(self._numbers.setdefault(topic, []), packed(*repair))
 
 
-def _packed(repair: WaitingRepair) -> int:
-    queue = 0 if repair.queue is None else repair.queue + 1
-    return (repair.position << _QUEUE_BITS | queue) << 1 | repair.is_asked_for
+def packed(position: int, queue: int | None, is_asked_for: bool) -> int:
+    """A WaitingRepair as one number."""
+    return (position << _QUEUE_BITS | (0 if queue is None else queue + 1)) << 1 | is_asked_for
 
 
 def _unpacked(number: int) -> WaitingRepair:

@@ -31,6 +31,8 @@ limited = LimitedLog(logging.getLogger("penstock.producer_proxy.journal"))
 WAITING_BYTES_MAX = 8 << 20
 """Bytes that wait in memory for the secondary; what comes above it stays in the journal."""
 BATCH_MESSAGES_MAX, BATCH_BYTES_MAX = 2_000, 4 << 20
+GATHER_S = 0.02
+"""Time in which batches of the tap gather for one request to the secondary. More costs less CPU; the secondary is later."""
 IDLE_S = 1.0
 STOP_S = 1.0
 OK = int(Code.OK)
@@ -153,12 +155,15 @@ class SecondaryCopies(Copies):
         pause_s = 0.0
         while not self._is_stopping or self._waiting:
             self._wake.wait(pause_s if self._backlog.count else None)
-            self._wake.clear()
             self._is_busy = True
+            if self._waiting and not self._is_stopping and not isinstance(self._waiting[0], AnsweredBatch):
+                gevent.sleep(GATHER_S)
+            self._wake.clear()
             try:
                 for _ in range(len(self._waiting)):  # what comes meanwhile must not keep the repair waiting
                     if self._waiting:
                         self._copy()
+                        gevent.sleep(0)  # it may not have blocked, and there may be many
                 first = min((each.base for each in self._waiting), default=None)
                 pause_s = IDLE_S if self._is_stopping else self.repairer.step(first)
             except Exception:
@@ -171,6 +176,8 @@ class SecondaryCopies(Copies):
 
     def _copy(self) -> None:
         """Give the next batches to the secondary, and wait for its answer."""
+        if self._divert_held():
+            return None
         if self._is_plain(self._waiting[0]):
             return self._copy_tapped(self._next_tapped())
         copies, durability = self._next_copies()
@@ -205,7 +212,25 @@ class SecondaryCopies(Copies):
 
     def _is_plain(self, batch: AnsweredBatch | TappedBatch) -> bool:
         """Whether the batch goes to the secondary as it is."""
-        return not isinstance(batch, AnsweredBatch) and batch.is_all_ok and not self._backlog.count
+        if isinstance(batch, AnsweredBatch) or not batch.is_all_ok:
+            return False
+        return not self._backlog.count or not any(
+            self._backlog.ordering_keys.share_held(topic, counts.keys()) for topic, _, counts in batch.repairs(False)
+        )
+
+    def _divert_held(self) -> bool:
+        """Leave the next batch to the repair, if that can be said of the whole of it: its keys wait, or the secondary is away."""
+        batch, keys = self._waiting[0], self._backlog.ordering_keys
+        if isinstance(batch, AnsweredBatch) or not batch.is_all_ok or not self._backlog.count:
+            return False
+        if self.sides.secondary.up and not all(
+            keys.share_held(topic, counts.keys()) == len(counts) for topic, _, counts in batch.repairs(False)
+        ):
+            return False
+        self._waiting.popleft()
+        self.waiting_bytes -= batch.size
+        self._divert_tapped((batch,), is_asked_for=False)
+        return True
 
     def _next_tapped(self) -> list[TappedBatch]:
         batches: list[TappedBatch] = []
@@ -228,25 +253,36 @@ class SecondaryCopies(Copies):
         try:
             queues = {topic.name: topic.queues for batch in batches for topic in batch.topics}
             if len(self.sides.at_secondary(queues)) < len(queues):
-                self._divert(copies_of(batches), is_asked_for=False)  # a moment later the others are repaired
+                self._divert_tapped(batches, is_asked_for=False)  # a moment later the others are repaired
                 return
             is_sent = True
             secondary.submit_encoded(partial(encode_produce_of, batches), count, size, all_stored, answer.set)
             outcomes: Sequence[ToldOutcome] = answer.get()
         except ResolveError as error:
             self.repairer.note(str(error))
-            self._divert(copies_of(batches), is_asked_for=False)
+            self._divert_tapped(batches, is_asked_for=False)
         except BaseException:  # this greenlet is killed, or an internal error
-            self._divert(copies_of(batches), is_asked_for=is_sent)
+            self._divert_tapped(batches, is_asked_for=is_sent)
             raise
         else:
-            if outcomes.count(STORED) == count:
-                self.copied += count
-                self._intents.all_done(batches)
-            else:
-                self._settle(copies_of(batches), outcomes)
+            self._settle_tapped(batches, outcomes)
         finally:
             self._copying_tapped = []
+
+    def _settle_tapped(self, batches: list[TappedBatch], outcomes: Sequence[ToldOutcome]) -> None:
+        """As _settle; batches with the same fate for every message without an object per message."""
+        if outcomes.count(STORED) == len(outcomes):
+            self.copied += len(outcomes)
+            return self._intents.all_done(batches)
+        fates = {fate_of(code) for code in {each[0] for each in outcomes}}
+        if fates not in ({Fate.AWAY}, {Fate.UNKNOWN}):
+            return self._settle(copies_of(batches), outcomes)
+        is_unknown = fates == {Fate.UNKNOWN}
+        self.repairer.note_refusal(batches[0].topics[0].name, outcomes[0])
+        if is_unknown:
+            for batch in batches:
+                self.repairer.all_attempted(batch.positions())
+        return self._divert_tapped(batches, is_asked_for=is_unknown)
 
     def _settle(self, copies: list[Copy], outcomes: Sequence[ToldOutcome]) -> None:
         if {each[0] for each in outcomes} <= THERE:
@@ -311,10 +347,19 @@ class SecondaryCopies(Copies):
         return True
 
     def _divert_all(self, given: AnsweredBatch | TappedBatch) -> None:
+        if not isinstance(given, AnsweredBatch) and given.is_all_ok:
+            return self._divert_tapped((given,), is_asked_for=False)
         batch = unpacked(given)
         for intent, message, outcome in zip(batch.intents, batch.messages, batch.outcomes, strict=True):
             if not self._stays(intent, message, outcome):
                 self._divert((Copy(intent, outcome[1] or 0, message),), is_asked_for=False)
+        return None
+
+    def _divert_tapped(self, batches: Iterable[TappedBatch], is_asked_for: bool) -> None:
+        """As _divert, of batches that are all OK."""
+        for batch in batches:
+            self._backlog.divert_batch(batch.repairs(is_asked_for))
+            self._intents.all_stored(batch)
 
     def _divert(self, copies: Iterable[Copy], is_asked_for: bool) -> None:
         """Leave messages that the primary has to the repair."""

@@ -48,6 +48,11 @@ class Intents:
         if self._journal is not None:
             self._journal.note_all_done(batches)
 
+    def all_stored(self, batch: WrittenBatch) -> None:
+        """The primary has all messages of the batch."""
+        if self._journal is not None:
+            self._journal.note_all_stored(batch)
+
     def doubt(self, reason: str) -> None:
         """Record that messages of now may have no intent."""
         self.ranges.add_span(self._now_ms(), self._now_ms(), reason)

@@ -63,6 +63,7 @@ class WrittenBatch(Protocol):
     @property
     def count(self) -> int: ...
     def marks(self, base: int) -> bytes: ...
+    def stored_marks(self, base: int) -> bytes: ...
 
 
 class RepairJournal:
@@ -97,6 +98,7 @@ class RepairJournal:
         self._unsynced: set[JournalSegment] = set()
         self._done: list[int] = []
         self._done_batches: list[WrittenBatch] = []
+        self._stored_batches: list[WrittenBatch] = []
         self._stored: list[tuple[int, int]] = []
         self._last_run = LastRun(directory, now_ms)
         remove_journal_orphans(directory)
@@ -162,6 +164,11 @@ class RepairJournal:
     def note_done(self, positions: Sequence[int]) -> None:
         """Note that these entries need nothing more. Written within MARK_S."""
         self._done += positions
+        self._dirty.set()
+
+    def note_all_stored(self, batch: WrittenBatch) -> None:
+        """Note that the primary has all messages of a batch that `write` took. Written within MARK_S."""
+        self._stored_batches.append(batch)
         self._dirty.set()
 
     def note_all_done(self, batches: Iterable[WrittenBatch]) -> None:
@@ -238,6 +245,9 @@ class RepairJournal:
     def _write_marks(self) -> None:
         done, self._done = sorted(self._done), []
         stored, self._stored = self._stored, []
+        batches, self._stored_batches = self._stored_batches, []
+        for segment, written in self._batches_by_segment(batches):  # first: a segment whose last entry is done is deleted
+            self._attempt(segment.write_stored, b"".join([each.stored_marks(segment.base) for each in written]))
         if stored:
             finished = set(done)
             wanted = dict(each for each in stored if each[0] not in finished)
@@ -253,16 +263,19 @@ class RepairJournal:
 
     def _mark_batches(self) -> None:
         """As for single entries; each batch lies in one segment."""
-        batches, self._done_batches = self._done_batches, []
-        by_segment: dict[JournalSegment, list[WrittenBatch]] = {}
-        for each in batches:
-            found = bisect_right(self._segments, each.base, key=lambda segment: segment.base) - 1
-            by_segment.setdefault(self._segments[found], []).append(each)
-        for segment, some in by_segment.items():
+        done, self._done_batches = self._done_batches, []
+        for segment, some in self._batches_by_segment(done):
             segment.live -= sum(each.count for each in some)
             if segment.live or segment is self._active:
                 self._attempt(segment.write_done, b"".join([each.marks(segment.base) for each in some]))
             self._delete_if_done(segment)
+
+    def _batches_by_segment(self, batches: list[WrittenBatch]) -> list[tuple[JournalSegment, list[WrittenBatch]]]:
+        groups: dict[JournalSegment, list[WrittenBatch]] = {}
+        for each in batches:
+            found = bisect_right(self._segments, each.base, key=lambda segment: segment.base) - 1
+            groups.setdefault(self._segments[found], []).append(each)
+        return list(groups.items())
 
     def _delete_if_done(self, segment: JournalSegment) -> None:
         if not segment.live and (segment is not self._active or segment.size >= self._segment_bytes):

@@ -6,7 +6,7 @@ it, the secondary is asked; then it is written there, bound to the primary's que
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from gevent.event import AsyncResult
@@ -96,6 +96,10 @@ class Repairer:
     def attempted(self, position: int) -> None:
         """Note that the secondary got an entry and did not say whether it has it."""
         self._attempts[position] = time.monotonic()
+
+    def all_attempted(self, positions: Iterable[int]) -> None:
+        """As `attempted`, of many entries."""
+        self._attempts.update(dict.fromkeys(positions, time.monotonic()))
 
     def note(self, sentence: str) -> None:
         """Tell why entries wait."""

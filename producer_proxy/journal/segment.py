@@ -29,10 +29,13 @@ class JournalSegment(BufferSegment):
 
     def mark_stored(self, marks: Iterable[tuple[int, int]]) -> None:
         """Note entries that the primary has, as (offset, queue). Survives the process, not a power cut. Raises OSError."""
+        self.write_stored(b"".join(pack_stored(self.base, offset, queue) for offset, queue in marks))
+
+    def write_stored(self, data: bytes) -> None:
+        """As `mark_stored`, with the marks' bytes."""
         if self._stored_file < 0:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
             self._stored_file = os.open(self.stored_path, flags, 0o600)
-        data = b"".join(pack_stored(self.base, offset, queue) for offset, queue in marks)
         written = os.write(self._stored_file, data)
         if written != len(data):  # a part of a mark would make all later ones unreadable
             os.ftruncate(self._stored_file, os.fstat(self._stored_file).st_size - written % _MARK.size)

@@ -1,0 +1,1 @@
+"""Figures of Kafka homes, dual writes and moves, each beside the same broker."""

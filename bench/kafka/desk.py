@@ -1,0 +1,130 @@
+"""One Kafka broker and one Penstock that knows it, for a case: topics on both sides, and the CPU of the processes."""
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench.errors import InstanceError
+from bench.instance import PENSTOCK, BenchInstance, up_in
+from bench.peers.kafka import HEAP, properties
+from bench.peers.kafka_node import UP, format_node, new_cluster_id, server_line
+from bench.peers.processes import free_ports, started
+from common.config.opening import open_store
+from common.kafka.base import ClusterAdmin, NewKafkaTopic
+from common.kafka.connection import KafkaConnection
+from common.kafka.drivers import open_driver
+
+CLUSTER = "main"
+PARTITIONS = 8
+WAIT_S = 60.0
+LOOK_S = 0.05
+IDLE_S, IDLE_SHARE = 0.5, 0.05
+COMMAND_S = 300.0
+NICE = 19
+
+
+class KafkaDesk:
+    """
+    Attributes:
+        instance: the Penstock. bootstrap: the broker's address.
+        pids: of the processes by name; `broker` is Kafka's.
+    """
+
+    def __init__(self, instance: BenchInstance, bootstrap: str, broker: int) -> None:
+        self.instance, self.bootstrap, self._broker = instance, bootstrap, broker
+        self.connection = KafkaConnection(CLUSTER, (bootstrap,), connect_timeout_s=WAIT_S)
+        self.data = Path(instance.facts["data"])
+
+    @property
+    def pids(self) -> dict[str, int]:
+        facts = json.loads((self.data / "up.json").read_text())["pids"]
+        return {"broker": self._broker, **{name: pid for name, pid in facts.items() if isinstance(pid, int)}}
+
+    def command(self, *words: str) -> Any:
+        """Run a command of penstock; its JSON."""
+        line = [*PENSTOCK, *words, "--data", str(self.data), "-o", "json"]
+        done = subprocess.run(line, capture_output=True, timeout=COMMAND_S, check=False)
+        if done.returncode:
+            raise InstanceError(f"penstock {' '.join(words)}: {done.stderr.decode().strip()}")
+        return json.loads(done.stdout)
+
+    def create(self, topics: Mapping[str, Mapping[str, Any]], on_kafka: bool = True) -> None:
+        """Create topics with these fields of their definitions, and those of the same names in Kafka; wait for both."""
+        if on_kafka:
+            with closing(open_driver().admin(self.connection)) as admin:
+                create_on(admin, dict.fromkeys(topics, PARTITIONS))
+        with closing(open_store(self.instance.facts["config"])) as store:
+            for name, fields in topics.items():
+                store.put("topic", name, {"queues": PARTITIONS, "durability": "memory", **fields}, 0)
+
+    def give_way(self) -> None:
+        """Let broker and bridge run only where the other processes leave time, as if they had a machine of their own."""
+        for name in ("broker", "kafka_bridge"):
+            for task in Path(f"/proc/{self.pids[name]}/task").iterdir():
+                os.setpriority(os.PRIO_PROCESS, int(task.name), NICE)
+
+    @contextmanager
+    def stopped_broker(self) -> Iterator[None]:
+        """The broker hangs during the block."""
+        os.kill(self._broker, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self._broker, signal.SIGCONT)
+
+    def cpu_s(self, name: str) -> float:
+        """CPU time of a process and its threads so far, by the scheduler's clock: ticks of 10 ms are too coarse here."""
+        tasks = Path(f"/proc/{self.pids[name]}/task").glob("*/schedstat")
+        return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
+
+    def settled_cpu_s(self, name: str) -> float:
+        """CPU time of a process once it is idle: all copies are made."""
+        before = self.cpu_s(name)
+        while True:
+            time.sleep(IDLE_S)
+            now = self.cpu_s(name)
+            if now - before <= IDLE_SHARE * IDLE_S:
+                return now
+            before = now
+
+
+@contextmanager
+def kafka_desk(*options: str) -> Iterator[KafkaDesk]:
+    """A fresh broker and a fresh Penstock with its bridge; both are gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-kafka-") as name:
+        folder = Path(name)
+        port, controller = free_ports(2)
+        settings = folder / "server.properties"
+        settings.write_text(properties(folder / "kafka", port, controller))
+        format_node(folder, settings, new_cluster_id(), HEAP)
+        with started("kafka", server_line(folder, settings, HEAP), folder) as broker:
+            broker.wait_for(UP, 180.0)
+            with up_in(folder, *options) as instance:
+                desk = KafkaDesk(instance, f"127.0.0.1:{port}", broker.process.pid)
+                desk.command("kafka", "add", CLUSTER, "--bootstrap", desk.bootstrap)
+                wait_for(lambda: "kafka_bridge" in desk.pids, "the Kafka bridge")
+                yield desk
+
+
+def create_on(admin: ClusterAdmin, partitions: Mapping[str, int]) -> None:
+    """Create topics in Kafka; return when the broker serves them."""
+    refusals = admin.create_topics({name: NewKafkaTopic(count, 1) for name, count in partitions.items()})
+    if refusals:
+        raise next(iter(refusals.values()))
+    wait_for(lambda: len(admin.topics(list(partitions))) == len(partitions), "the topics in Kafka")
+
+
+def wait_for(condition: Callable[[], bool], what: str, within_s: float = WAIT_S) -> None:
+    """Raises InstanceError."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise InstanceError(f"waited {within_s:g} s in vain for {what}")
+        time.sleep(LOOK_S)
