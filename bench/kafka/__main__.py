@@ -1,15 +1,22 @@
-"""Cases dual: `python -m bench.kafka CASE … [--scale F] [--seconds S]`; one table each, with its bars.
+"""Cases dual, mirror, home, pull, fence, inventory: `python -m bench.kafka CASE … [--scale F] [--seconds S]`.
 
-Each case starts a Kafka broker and a Penstock of its own in TMPDIR. Broker, bridge, engine, proxies and generator share
+One table each, with its bars. Each case starts a Kafka broker and a Penstock of its own in TMPDIR. Broker, bridge, engine, proxies and generator share
 the machine. The exit code is 0 also when a figure misses its bar.
 """
 
 import sys
 
 from bench.cases import Case, run_cases
-from bench.kafka import dual
+from bench.kafka import dual, homes, moves
 
-CASES: dict[str, Case] = {"dual": dual.run}
+CASES: dict[str, Case] = {
+    "dual": dual.run,
+    "mirror": homes.run_mirror,
+    "home": homes.run_home,
+    "pull": homes.run_pull,
+    "fence": moves.run_fence,
+    "inventory": moves.run_inventory,
+}
 
 if __name__ == "__main__":
     sys.exit(run_cases("python -m bench.kafka", __doc__ or "", CASES))

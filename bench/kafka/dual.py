@@ -37,7 +37,9 @@ class Round(NamedTuple):
 def run(scale: float, seconds: float, say: Callable[[str], None]) -> list[Figure]:
     figures: list[Figure] = []
     with kafka_desk() as desk, ExitStack() as stack:
-        desk.create({f"dual-{number}": {"secondary": f"kafka:{CLUSTER}", "id_window_ms": 0} for number in range(TOPICS)})
+        desk.create(
+            {f"dual-{number}": {"secondary": f"kafka:{CLUSTER}", "id_window_ms": 0} for number in range(TOPICS)}
+        )
         desk.create({f"plain-{number}": {"id_window_ms": 0} for number in range(TOPICS)}, on_kafka=False)
         desk.give_way()
         for batch, rate in SHAPES.items():

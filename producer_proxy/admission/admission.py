@@ -79,7 +79,10 @@ class SendAdmission:
         destination.grade = GRADES.index(topic.grade)
         self.lags.fit(topic)
         is_off = topic.grade in self.settings.grades_off or self.lags.reason(topic.name) is not None
-        destination.is_doubled, destination.tap = bool(topic.secondary), None  # the rare path puts the tap of today's pair
+        destination.is_doubled, destination.tap = (
+            bool(topic.secondary),
+            None,
+        )  # the rare path puts the tap of today's pair
         moves = topic.fence is not None or topic.home != ENGINE_HOME
         destination.is_special = is_off or has_rules(topic) or moves
 

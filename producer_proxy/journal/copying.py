@@ -121,7 +121,9 @@ class SecondaryCopies(Copies):
     ) -> None:
         if intents is None:
             return self._intents.missed(messages, outcomes)
-        return self._take(AnsweredBatch(intents, messages, outcomes, durability, sum([len(each[3]) for each in messages])))
+        return self._take(
+            AnsweredBatch(intents, messages, outcomes, durability, sum([len(each[3]) for each in messages]))
+        )
 
     def tapped(self, batch: TappedBatch) -> None:
         """As `answered`, of a batch of the tap of this pair."""
@@ -190,7 +192,7 @@ class SecondaryCopies(Copies):
                 self._divert([each for each in copies if each.message.destination.name not in destinations], False)
                 copies = [each for each in copies if each.message.destination.name in destinations]
             if not copies:
-                return
+                return None
             slices = [
                 MessageSlice(destinations[destination.name], queue, assigned_id, encoded)
                 for _, queue, (destination, _, assigned_id, encoded) in copies

@@ -246,7 +246,9 @@ class RepairJournal:
         done, self._done = sorted(self._done), []
         stored, self._stored = self._stored, []
         batches, self._stored_batches = self._stored_batches, []
-        for segment, written in self._batches_by_segment(batches):  # first: a segment whose last entry is done is deleted
+        for segment, written in self._batches_by_segment(
+            batches
+        ):  # first: a segment whose last entry is done is deleted
             self._attempt(segment.write_stored, b"".join([each.stored_marks(segment.base) for each in written]))
         if stored:
             finished = set(done)

@@ -218,9 +218,7 @@ class KafkaTarget(SendTarget):
         payload = encode_produce(self.cluster, list(topics), PATIENCE_MS, messages)
         self._post(payload, request, lambda code, answer: _outcomes(code, answer, len(messages)))
 
-    def _post(
-        self, payload: bytes, request: OpenProduce, read: Callable[[int, bytes], Sequence[ToldOutcome]]
-    ) -> None:
+    def _post(self, payload: bytes, request: OpenProduce, read: Callable[[int, bytes], Sequence[ToldOutcome]]) -> None:
         self._last = number = self._last + 1
         size = request.size
 

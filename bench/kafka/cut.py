@@ -1,0 +1,171 @@
+"""Plots of a cut under load: `python -m bench.kafka.cut --out FOLDER`.
+
+Question: what do senders, Kafka and the engine see while a topic moves? A plan with the recipe mirror over one topic of 4
+partitions: start, verify, cut, with senders at a fixed rate all the time. Each tenth of a second: answers by
+code, records in Kafka (a reader that sees what is committed counts them), messages in the engine. Three SVG files: rates of
+both sides, records that a side lacks, and answers that are not OK. Senders do not retry, so that a fence is visible.
+"""
+
+import argparse
+import sys
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.cases import say
+from bench.fallback.load import STORED, PacedLoad
+from bench.kafka.desk import CLUSTER, KafkaDesk, create_on, kafka_desk, wait_for
+from bench.settings import LoadSettings
+from common.config.opening import open_store
+from common.contract import Code
+from common.kafka.base import ReaderOptions
+from common.kafka.drivers import open_driver
+from common.kafka.records import Partition
+from common.names import stored_name
+from engine.client.admin import AdminClient, AdminError
+from migration.drawing import Span, lines, time_line
+
+TOPIC, PARTITIONS, THREADS = "orders-0", 4, 8
+SAMPLE_S, AROUND_S, SMOOTH, BACK_S_MAX = 0.1, 5.0, 10, 60.0
+PLAN_NAME = "shown"
+PLAN = f"name: {PLAN_NAME}\nrecipe: mirror\ncluster: {CLUSTER}\ntopics: [{TOPIC}]\nlimits: {{fence_s: 60, soak_hours: 0}}\n"
+STEPS = ("start", "verify", "cut")
+
+
+class BothSides(NamedTuple):
+    """Counts so far at a monotonic time."""
+
+    at_s: float
+    kafka: int
+    engine: int
+
+
+class Watch:
+    """Counts what both sides have, in a thread, until `stop()`."""
+
+    def __init__(self, desk: KafkaDesk) -> None:
+        self.samples: list[BothSides] = []
+        self._desk, self._stopping = desk, threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join(30.0)
+
+    def _run(self) -> None:
+        place, key = self._desk.instance.facts["engine"], (self._desk.data / "admin.key").read_bytes()
+        partitions = [Partition(TOPIC, number) for number in range(PARTITIONS)]
+        in_kafka, due = 0, time.monotonic()
+        with (
+            closing(open_driver().reader(self._desk.connection, ReaderOptions())) as reader,
+            AdminClient((place["host"], place["port"]), key) as link,
+        ):
+            reader.assign(dict.fromkeys(partitions, 0))
+            while not self._stopping.is_set():
+                due += SAMPLE_S
+                while (left_s := due - time.monotonic()) > 0:
+                    in_kafka += sum(len(each.offsets) for each in reader.poll(left_s))
+                self.samples.append(BothSides(time.monotonic(), in_kafka, _in_engine(link, self._desk)))
+
+
+def _in_engine(link: AdminClient, desk: KafkaDesk) -> int:
+    with closing(open_store(desk.instance.facts["config"])) as store:
+        entry = store.get("topic", TOPIC)
+    made_ms = entry.value.get("made_ms", 0) if entry else 0
+    name = stored_name(TOPIC, made_ms) if made_ms else TOPIC
+    try:
+        return sum(row["end"] for row in link.ask("lag", group="watch", topic=name)["queues"])
+    except AdminError:  # it has no such topic yet
+        return 0
+
+
+def measure(rate: int) -> dict[str, str]:
+    """Run the plan; the SVG texts by name."""
+    spans: list[tuple[str, float, float]] = []
+    with kafka_desk() as desk:
+        with closing(open_driver().admin(desk.connection)) as admin:
+            create_on(admin, {TOPIC: PARTITIONS})
+        desk.create({TOPIC: {"home": f"kafka:{CLUSTER}", "queues": PARTITIONS, "id_window_ms": 0}}, on_kafka=False)
+        settings = LoadSettings(topics=1, topic_pattern="orders-%d", durability="default")
+        plan = desk.data / "plan.yaml"
+        plan.write_text(PLAN)
+        with desk.instance.prepared(settings) as target:
+            active = threading.Event()
+            active.set()
+            watch = Watch(desk)
+            load = PacedLoad(target, TOPIC, rate, THREADS, active)
+            desk.command("migrate", "plan", str(plan), "--accept", "lone-replica")
+            for step in STEPS:
+                time.sleep(AROUND_S)
+                began = time.monotonic()
+                desk.command("migrate", step, PLAN_NAME)
+                spans.append((step, began, time.monotonic()))
+                say(f"cut: {step}: {spans[-1][2] - began:.1f} s")
+            time.sleep(2 * AROUND_S)
+            load.stop()
+            stored = sum(1 for _ in load.stored)
+            wait_for(lambda: watch.samples[-1].kafka >= stored, "the copy back to Kafka", BACK_S_MAX)
+            watch.stop()
+    return drawn(watch.samples, load, spans)
+
+
+def drawn(samples: list[BothSides], load: PacedLoad, spans: list[tuple[str, float, float]]) -> dict[str, str]:
+    """The plots, over seconds since the first sample."""
+    began = samples[0].at_s
+    times = [each.at_s - began for each in samples]
+    calls = sorted((each.planned_s + each.took_s, each.code) for each in load.calls)
+    stored = _counts([at for at, code in calls if code in STORED], samples)
+    fenced = _counts([at for at, code in calls if code == Code.FENCED], samples)
+    others = _counts([at for at, code in calls if code not in STORED and code != Code.FENCED], samples)
+    kafka, engine = [float(each.kafka) for each in samples], [float(each.engine) for each in samples]
+    lacks = {
+        "Kafka lacks": [max(0.0, ok - there) for ok, there in zip(stored, kafka, strict=True)],
+        "engine lacks": [max(0.0, ok - there) for ok, there in zip(stored, engine, strict=True)],
+    }
+    rates = {"answered OK": stored, "into Kafka": kafka, "into the engine": engine}
+    errors = {"FENCED": fenced, "other codes": others}
+    bars = [Span(name, int(1000 * (first - began)), int(1000 * (last - began))) for name, first, last in spans]
+    return {
+        "rates": lines("Senders and both sides", "messages per second", times, _rates(rates, times)),
+        "lag": lines("Messages that were answered OK and that a side does not have", "messages", times, lacks),
+        "errors": lines("Answers that are not OK", "per second", times, _rates(errors, times)),
+        "steps": time_line("Commands of the plan", bars),
+    }
+
+
+def _counts(at_s: list[float], samples: list[BothSides]) -> list[float]:
+    """How many of these ascending times lie before each sample."""
+    counts, number = [], 0
+    for sample in samples:
+        while number < len(at_s) and at_s[number] <= sample.at_s:
+            number += 1
+        counts.append(float(number))
+    return counts
+
+
+def _rates(counts: dict[str, list[float]], times: list[float]) -> dict[str, list[float]]:
+    """Growth per second over the last SMOOTH samples."""
+    return {
+        name: [
+            (values[at] - values[max(0, at - SMOOTH)]) / max(SAMPLE_S, times[at] - times[max(0, at - SMOOTH)])
+            for at in range(len(values))
+        ]
+        for name, values in counts.items()
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.kafka.cut", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rate", type=int, default=100, help="Messages per second.")
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="Folder for the SVG files.")
+    options = parser.parse_args()
+    for name, text in measure(options.rate).items():
+        (options.out / f"cut-{name}.svg").write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
