@@ -10,7 +10,7 @@ SOURCES := $(shell find $(NATIVE) -name '*.p[yx][xdi]' -o -name '*.h')
 SOURCES += $(wildcard $(shell find $(NATIVE) -name '_*.pxd' | sed 's|/_\([^/]*\)\.pxd$$|/\1.py|'))
 ARGS ?=
 
-.PHONY: help run test lint native clients bench bench-alone bench-replicas peers peers-replicated lock wheel without-compiler fuzz sanitize simulate simulate-group mutants machines powercut flips partitions nemesis flow outage bufferfaults switchover reconcile moves copykills rehearsals slow clean
+.PHONY: help run test lint native clients bench bench-alone bench-replicas peers peers-replicated lock wheel without-compiler fuzz sanitize simulate simulate-group mutants machines powercut flips partitions nemesis flow outage bufferfaults switchover reconcile moves copykills rehearsals bench-kafka bench-cut slow clean
 help:
 	@sed -n 's/^## //p' Makefile
 
@@ -55,6 +55,14 @@ bench-alone: $(VENV)/.installed
 ## make bench-replicas    measure a broker group with replicas: calls and CPU beside a lone engine, latency, start, catch-up (ARGS="calls --seconds 20"; 5 minutes, 20 GiB in TMPDIR)
 bench-replicas: $(VENV)/.installed
 	$(BIN)/python -m bench.replicas $(or $(ARGS),calls paced ready catch_up behind)
+
+## make bench-kafka       measure dual writes, mirrors, Kafka homes, a fence and an inventory beside one broker (ARGS="dual --seconds 10"; 25 minutes; needs a JDK and Maven)
+bench-kafka: $(VENV)/.installed
+	$(BIN)/python -m bench.kafka $(or $(ARGS),dual mirror home pull fence inventory)
+
+## make bench-cut         draw a cut under load: rates of both sides, lag, errors (ARGS="--rate 100 --out docs/runs"; 2 minutes)
+bench-cut: $(VENV)/.installed
+	$(BIN)/python -m bench.kafka.cut $(or $(ARGS),--out docs/runs)
 
 ## make fuzz              run mutated frames through both walkers (ARGS="--runs 100000 --seed 1")
 fuzz: $(VENV)/.installed-dev

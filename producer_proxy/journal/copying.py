@@ -240,7 +240,7 @@ class SecondaryCopies(Copies):
         while self._waiting and self._is_plain(self._waiting[0]):
             if batches and (size + self._waiting[0].size > BATCH_BYTES_MAX or count >= BATCH_MESSAGES_MAX):
                 break
-            batch = self._waiting.popleft()
+            batch: TappedBatch = self._waiting.popleft()
             size, count = size + batch.size, count + batch.count
             batches.append(batch)
         self.waiting_bytes -= size
@@ -375,7 +375,10 @@ class SecondaryCopies(Copies):
 
 
 def unpacked(batch: AnsweredBatch | TappedBatch) -> AnsweredBatch:
-    return batch if isinstance(batch, AnsweredBatch) else AnsweredBatch(*batch.unpacked(), batch.durability, batch.size)
+    if isinstance(batch, AnsweredBatch):
+        return batch
+    intents, messages, outcomes = batch.unpacked()
+    return AnsweredBatch(intents, messages, outcomes, batch.durability, batch.size)
 
 
 def copies_of(batches: Sequence[TappedBatch]) -> list[Copy]:
