@@ -60,7 +60,7 @@ bench-replicas: $(VENV)/.installed
 bench-kafka: $(VENV)/.installed
 	$(BIN)/python -m bench.kafka $(or $(ARGS),dual mirror home pull fence inventory)
 
-## make bench-cut         draw a cut under load: rates of both sides, lag, errors (ARGS="--rate 100 --out docs/runs"; 2 minutes)
+## make bench-cut         draw a cut under load: rates of senders and Kafka, errors, steps (ARGS="--rate 100 --out docs/runs"; 2 minutes)
 bench-cut: $(VENV)/.installed
 	$(BIN)/python -m bench.kafka.cut $(or $(ARGS),--out docs/runs)
 

@@ -1,7 +1,7 @@
 """Cases dual, mirror, home, pull, fence, inventory: `python -m bench.kafka CASE … [--scale F] [--seconds S]`.
 
-One table each, with its bars. Each case starts a Kafka broker and a Penstock of its own in TMPDIR. Broker, bridge, engine, proxies and generator share
-the machine. The exit code is 0 also when a figure misses its bar.
+One table each, with its bars. Each case starts a Kafka broker and a Penstock of its own in TMPDIR. Broker, bridge, engine,
+proxies and generator share the machine. The exit code is 0 also when a figure misses its bar.
 """
 
 import sys

@@ -2,52 +2,48 @@
 
 Question: what do senders, Kafka and the engine see while a topic moves? A plan with the recipe mirror over one topic of 4
 partitions: start, verify, cut, with senders at a fixed rate all the time. Each tenth of a second: answers by
-code, records in Kafka (a reader that sees what is committed counts them), messages in the engine. Three SVG files: rates of
-both sides, records that a side lacks, and answers that are not OK. Senders do not retry, so that a fence is visible.
+code, records in Kafka (a reader that sees what is committed counts them). SVG files: rates, messages that Kafka lacks (those of after the
+cut, until a copy back begins with `migrate soak`), answers that are not OK, and the commands. Senders do not retry, so that
+a fence is visible. Not drawn yet: messages in the engine.
 """
 
 import argparse
 import sys
 import threading
 import time
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
 from bench.cases import say
-from bench.errors import InstanceError
 from bench.fallback.load import STORED, PacedLoad
-from bench.kafka.desk import CLUSTER, KafkaDesk, create_on, kafka_desk, wait_for
+from bench.kafka.desk import CLUSTER, KafkaDesk, create_on, kafka_desk
 from bench.settings import LoadSettings
-from common.config.opening import open_store
 from common.contract import Code
 from common.kafka.base import ReaderOptions
 from common.kafka.drivers import open_driver
 from common.kafka.records import Partition
-from common.names import stored_name
-from engine.client.admin import AdminClient, AdminError
 from migration.drawing import Span, lines, time_line
 
 TOPIC, PARTITIONS, THREADS = "orders-0", 4, 8
-SAMPLE_S, AROUND_S, SMOOTH, BACK_S_MAX = 0.1, 5.0, 10, 30.0
+SAMPLE_S, AROUND_S, SMOOTH = 0.1, 5.0, 10
 PLAN_NAME = "shown"
 PLAN = f"name: {PLAN_NAME}\nrecipe: mirror\ncluster: {CLUSTER}\ntopics: [{TOPIC}]\nlimits: {{fence_s: 60, soak_hours: 0}}\n"
 STEPS = ("start", "verify", "cut")
 
 
-class BothSides(NamedTuple):
+class KafkaCount(NamedTuple):
     """Counts so far at a monotonic time."""
 
     at_s: float
     kafka: int
-    engine: int
 
 
 class Watch:
-    """Counts what both sides have, in a thread, until `stop()`."""
+    """Counts what Kafka has, in a thread, until `stop()`."""
 
     def __init__(self, desk: KafkaDesk) -> None:
-        self.samples: list[BothSides] = []
+        self.samples: list[KafkaCount] = []
         self._desk, self._stopping = desk, threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -57,30 +53,15 @@ class Watch:
         self._thread.join(30.0)
 
     def _run(self) -> None:
-        place, key = self._desk.instance.facts["engine"], (self._desk.data / "admin.key").read_bytes()
         partitions = [Partition(TOPIC, number) for number in range(PARTITIONS)]
         in_kafka, due = 0, time.monotonic()
-        with (
-            closing(open_driver().reader(self._desk.connection, ReaderOptions())) as reader,
-            AdminClient((place["host"], place["port"]), key) as link,
-        ):
+        with closing(open_driver().reader(self._desk.connection, ReaderOptions())) as reader:
             reader.assign(dict.fromkeys(partitions, 0))
             while not self._stopping.is_set():
                 due += SAMPLE_S
                 while (left_s := due - time.monotonic()) > 0:
                     in_kafka += sum(len(each.offsets) for each in reader.poll(left_s))
-                self.samples.append(BothSides(time.monotonic(), in_kafka, _in_engine(link, self._desk)))
-
-
-def _in_engine(link: AdminClient, desk: KafkaDesk) -> int:
-    with closing(open_store(desk.instance.facts["config"])) as store:
-        entry = store.get("topic", TOPIC)
-    made_ms = entry.value.get("made_ms", 0) if entry else 0
-    name = stored_name(TOPIC, made_ms) if made_ms else TOPIC
-    try:
-        return sum(row["end"] for row in link.ask("lag", group="watch", topic=name)["queues"])
-    except AdminError:  # it has no such topic yet
-        return 0
+                self.samples.append(KafkaCount(time.monotonic(), in_kafka))
 
 
 def measure(rate: int) -> dict[str, str]:
@@ -107,14 +88,12 @@ def measure(rate: int) -> dict[str, str]:
                 say(f"cut: {step}: {spans[-1][2] - began:.1f} s")
             time.sleep(2 * AROUND_S)
             load.stop()
-            stored = sum(1 for _ in load.stored)
-            with suppress(InstanceError):  # then the plot shows how far it came
-                wait_for(lambda: watch.samples[-1].kafka >= stored, "the copy back to Kafka", BACK_S_MAX)
+            time.sleep(AROUND_S)
             watch.stop()
     return drawn(watch.samples, load, spans)
 
 
-def drawn(samples: list[BothSides], load: PacedLoad, spans: list[tuple[str, float, float]]) -> dict[str, str]:
+def drawn(samples: list[KafkaCount], load: PacedLoad, spans: list[tuple[str, float, float]]) -> dict[str, str]:
     """The plots, over seconds since the first sample."""
     began = samples[0].at_s
     times = [each.at_s - began for each in samples]
@@ -122,23 +101,20 @@ def drawn(samples: list[BothSides], load: PacedLoad, spans: list[tuple[str, floa
     stored = _counts([at for at, code in calls if code in STORED], samples)
     fenced = _counts([at for at, code in calls if code == Code.FENCED], samples)
     others = _counts([at for at, code in calls if code not in STORED and code != Code.FENCED], samples)
-    kafka, engine = [float(each.kafka) for each in samples], [float(each.engine) for each in samples]
-    lacks = {
-        "Kafka lacks": [max(0.0, ok - there) for ok, there in zip(stored, kafka, strict=True)],
-        "engine lacks": [max(0.0, ok - there) for ok, there in zip(stored, engine, strict=True)],
-    }
-    rates = {"answered OK": stored, "into Kafka": kafka, "into the engine": engine}
+    kafka = [float(each.kafka) for each in samples]
+    lacks = {"Kafka lacks": [max(0.0, ok - there) for ok, there in zip(stored, kafka, strict=True)]}
+    rates = {"answered OK": stored, "into Kafka": kafka}
     errors = {"FENCED": fenced, "other codes": others}
     bars = [Span(name, int(1000 * (first - began)), int(1000 * (last - began))) for name, first, last in spans]
     return {
-        "rates": lines("Senders and both sides", "messages per second", times, _rates(rates, times)),
-        "lag": lines("Messages that were answered OK and that a side does not have", "messages", times, lacks),
+        "rates": lines("Senders and Kafka", "messages per second", times, _rates(rates, times)),
+        "lag": lines("Messages that were answered OK and are not in Kafka", "messages", times, lacks),
         "errors": lines("Answers that are not OK", "per second", times, _rates(errors, times)),
         "steps": time_line("Commands of the plan", bars),
     }
 
 
-def _counts(at_s: list[float], samples: list[BothSides]) -> list[float]:
+def _counts(at_s: list[float], samples: list[KafkaCount]) -> list[float]:
     """How many of these ascending times lie before each sample."""
     counts, number = [], 0
     for sample in samples:
