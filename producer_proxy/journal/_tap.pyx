@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """The dual writes of an engine's lanes: intents and copies of a whole append, without a Python object per message.
 
-See docs/design/0038-dual-write-on-the-hot-path.md. The reference is the way of targets/dual.py, intents.py and
+See docs/design/0039-dual-write-on-the-hot-path.md. The reference is the way of targets/dual.py, intents.py and
 copying.py, which get each message as values; `TappedBatch.unpacked()` leads there whenever a batch is not a plain one.
 """
 
