@@ -30,6 +30,7 @@ from console.installation.configuration import Configuration
 from console.options import FIRST, parse
 from console.parts import ConsoleParts, make_parts
 from console.security.origins import Origins
+from console.watching.watch import Watch
 
 log = logging.getLogger("penstock.console")
 DATABASE_VARIABLE = "PENSTOCK_CONSOLE_DATABASE"
@@ -59,7 +60,9 @@ def compose(
     key = Path(options.admin_key).read_bytes() if options.admin_key else b""
     brokers = BrokerQueries(view, key, options.engine)
     origins = Origins(options.public_url, options.listen.host)
-    return make_parts(clock, database, Configuration(store, view, clock, options.config), brokers, origins)
+    return make_parts(
+        clock, database, Configuration(store, view, clock, options.config), brokers, origins, options.metrics
+    )
 
 
 def run(options: argparse.Namespace) -> None:
@@ -87,9 +90,12 @@ def run(options: argparse.Namespace) -> None:
     if options.ready_fd is None:
         print(f"The console serves at {first or url}", flush=True)
     log.info("url=%s database=%s: serving", url, database.shown)
+    watch = Watch(parts.sampler, parts.clock)
+    watch.start()
     while not stop.wait(RESUME_S):
         resume(parts)
     server.close()
+    watch.stop()
     view.close()
     store.close()
     database.close()

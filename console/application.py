@@ -15,6 +15,7 @@ from console.errors import ConsoleError, DatabaseUnavailable, InvalidForm, Reque
 from console.pages import (
     actions,
     applications,
+    charts,
     groups,
     health,
     home,
@@ -35,7 +36,8 @@ from engine.link.errors import LinkError
 
 log = logging.getLogger("penstock.console")
 PAGES: tuple[ModuleType, ...] = (
-    health, sign_in, own, home, topics, groups, applications, requests, messages, map, policy, actions, people,
+    health, sign_in, own, home, topics, groups, applications, requests, messages, map, charts, policy, actions,
+    people,
 )  # fmt: skip
 FORM_BYTES_MAX, FORM_PARTS_MAX = 2 << 20, 200
 SESSION_S = 12 * 3_600
@@ -62,7 +64,12 @@ def make_application(composed: ConsoleParts) -> Flask:
         SEND_FILE_MAX_AGE_DEFAULT=3_600,
     )  # fmt: skip
     app.jinja_env.filters.update(
-        visible=shown.visible, size=shown.size, number=shown.number, when=shown.when, duration=shown.duration
+        visible=shown.visible,
+        size=shown.size,
+        number=shown.number,
+        when=shown.when,
+        duration=shown.duration,
+        amount=shown.amount,
     )
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     for page in PAGES:

@@ -16,6 +16,8 @@ HELP = {
     "$PENSTOCK_CONSOLE_DATABASE is used where the URL has a password.",
     "admin-key": "File with the key by which engines are administered; without it there are no offsets, lags and messages.",
     "engine": "Brokers of the only broker group, separated by commas (default: broker groups of the configuration).",
+    "metrics": "Operators' ports of the processes, separated by commas, whose /metrics pages the charts and alerts of the "
+    "installation are made from (default: none).",
     "listen": "Address of the pages (default 127.0.0.1:9720).",
     "public-url": "URL by which browsers reach the console where a proxy ends TLS before it.",
     "trusted-proxy": "Address of that proxy, whose X-Forwarded-For is believed.",
@@ -37,6 +39,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add("database", "URL", default="")
     add("admin-key", "FILE")
     add("engine", "HOST:PORT,…", type=_brokers, default=())
+    add("metrics", "HOST:PORT,…", type=_addresses, default=())
     add("listen", "HOST:PORT", type=host_and_port, default=Address("127.0.0.1", 9720))
     add("public-url", "URL", default="")
     add("trusted-proxy", "ADDRESS", default="")
@@ -54,6 +57,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 def _brokers(text: str) -> tuple[Address, ...]:
     found = engine_addresses(text)
     return (found,) if isinstance(found, Address) else found
+
+
+def _addresses(text: str) -> tuple[Address, ...]:
+    return tuple(host_and_port(each) for each in text.split(",") if each)
 
 
 def _is_public_url(text: str) -> bool:

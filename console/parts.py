@@ -1,6 +1,6 @@
 """The console's collaborators, and those of the present request."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from flask import current_app, g, request
@@ -14,6 +14,7 @@ from console.database.action_log import ActionLog, Actor
 from console.database.console_database import ConsoleDatabase
 from console.database.one_time_links import OneTimeLinks
 from console.database.policies import ApprovalPolicies
+from console.database.series_history import SeriesHistory
 from console.database.sessions import Sessions, SignedIn
 from console.database.topic_requests import TopicRequests
 from console.installation.broker_queries import BrokerQueries
@@ -24,6 +25,9 @@ from console.roles import Role
 from console.security.origins import Origins
 from console.security.passwords import Passwords
 from console.security.sign_in_brake import SignInBrake
+from console.watching.engine_figures import EngineFigures
+from console.watching.metrics_pages import MetricsPages
+from console.watching.sampler import HistorySampler
 
 KEY = "penstock"
 
@@ -48,6 +52,8 @@ class ConsoleParts:
     messages: StoredMessages
     trial: TrialMessages
     approval: TopicApproval
+    history: SeriesHistory
+    sampler: HistorySampler
 
     def policy(self) -> tuple[ApprovalPolicy, int]:
         """The policy in force and its version."""
@@ -56,15 +62,23 @@ class ConsoleParts:
 
 
 def make_parts(
-    clock: Clock, database: ConsoleDatabase, configuration: Configuration, brokers: BrokerQueries, origins: Origins
-) -> ConsoleParts:
-    """Compose the parts that follow from these."""
+    clock: Clock, database: ConsoleDatabase, configuration: Configuration, brokers: BrokerQueries, origins: Origins,
+    metrics: Sequence[tuple[str, int]] = (),
+) -> ConsoleParts:  # fmt: skip
+    """Compose the parts that follow from these.
+
+    Args:
+        metrics: operators' ports of the processes, for charts and alerts.
+    """
     log = ActionLog(database, clock)
+    history = SeriesHistory(database)
+    sampler = HistorySampler(history, EngineFigures(brokers), MetricsPages(metrics))
     accounts, requests = Accounts(database, log, clock), TopicRequests(database, log, clock)
     return ConsoleParts(
         clock, database, log, accounts, Sessions(database, accounts, clock), OneTimeLinks(database, clock), requests,
         ApprovalPolicies(database, log, clock), Passwords(), SignInBrake(clock.monotonic_s), origins, configuration, brokers,
         StoredMessages(brokers), TrialMessages(configuration), TopicApproval(requests, configuration.store, clock),
+        history, sampler,
     )  # fmt: skip
 
 

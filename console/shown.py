@@ -83,3 +83,13 @@ def setting(name: str, value: object) -> str:
             return "default" if value == 0 else duration(value)
         return "no limit" if value == 0 else f"{value:,}"
     return str(value) or "none"
+
+
+def amount(value: float, unit: str) -> str:
+    """A measured value with its unit."""
+    if unit == "bytes":
+        return size(value)
+    if unit == "s":
+        return f"{value * 1000:.3g} ms" if value < 1 else f"{value:,.1f} s" if value < 120 else f"{value / 60:,.0f} min"
+    shown = f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:,.2f}"
+    return f"{shown} {unit}".rstrip()

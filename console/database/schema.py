@@ -5,9 +5,11 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Float,
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
@@ -84,6 +86,8 @@ requests = Table(
     Column("problem", Text, nullable=False, server_default=""),  # why an approved request is not applied yet
     Column("topic_version", BigInteger),
     Column("kind_version", BigInteger),  # of all topics: what a process has to have applied
+    Column("base", JSON),  # of a change: the settings that the asker saw; NULL: it asks for a new topic
+    Column("base_version", BigInteger),  # and the version of the topic that had them
     Column("created_ms", BigInteger, nullable=False),
     Column("changed_ms", BigInteger, nullable=False),
 )
@@ -117,4 +121,96 @@ audit = Table(
     Column("old", JSON),
     Column("new", JSON),
     Index("ix_audit_at_ms", "at_ms"),
+)
+series = Table(
+    "series",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("subject", String(300), nullable=False),
+    Column("name", String(40), nullable=False),
+    Index("ix_series_subject", "subject", "name", unique=True),
+)
+points = Table(
+    "points",
+    metadata,
+    Column("step_s", Integer, primary_key=True),
+    Column("series_id", BigInteger, ForeignKey("series.id", ondelete="CASCADE"), primary_key=True),
+    Column("begin_s", BigInteger, primary_key=True),
+    Column("data", LargeBinary, nullable=False),  # see series_history.py
+    Index("ix_points_begin_s", "step_s", "begin_s"),
+)
+alert_rules = Table(  # what operators have set; a rule without a row has its defaults
+    "alert_rules",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("version", Integer, nullable=False),
+    Column("is_on", Boolean, nullable=False),
+    Column("threshold", Float, nullable=False),
+    Column("hold_s", Integer, nullable=False),
+)
+alerts = Table(
+    "alerts",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("rule", String(32), nullable=False),
+    Column("subject", String(300), nullable=False),
+    Column("open_key", String(340), unique=True),  # rule and subject while it is open, NULL then: one per cause
+    Column("state", String(16), nullable=False, index=True),
+    Column("value", Float, nullable=False),
+    Column("sentence", Text, nullable=False),
+    Column("began_ms", BigInteger, nullable=False),
+    Column("fired_ms", BigInteger),
+    Column("good_since_ms", BigInteger),
+    Column("resolved_ms", BigInteger),
+    Column("is_told", Boolean, nullable=False),  # whether a notice says that it fires
+)
+silences = Table(
+    "silences",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("rule", String(32), nullable=False),  # "*": each
+    Column("subject", String(300), nullable=False),  # with "*" for any characters
+    Column("reason", Text, nullable=False),
+    Column("who", String(64), nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("until_ms", BigInteger, nullable=False),
+)
+channels = Table(
+    "channels",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("name", String(64), nullable=False, unique=True),
+    Column("kind", String(16), nullable=False),
+    Column("target", Text, nullable=False),
+    Column("secret", String(64), nullable=False),  # signs; a signer needs it as it is
+    Column("of_alerts", Boolean, nullable=False),
+    Column("of_requests", Boolean, nullable=False),
+    Column("is_on", Boolean, nullable=False),
+)
+notices = Table(
+    "notices",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("channel_id", BigInteger, ForeignKey("channels.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("event", String(32), nullable=False),
+    Column("title", Text, nullable=False),
+    Column("body", JSON, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("due_ms", BigInteger, nullable=False),
+    Column("problem", Text, nullable=False, server_default=""),
+    Column("created_ms", BigInteger, nullable=False),
+    Index("ix_notices_state", "state", "due_ms"),
+)
+api_tokens = Table(
+    "api_tokens",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("token_sha256", String(64), nullable=False, unique=True),
+    Column("user_id", BigInteger, ForeignKey("users.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("name", String(64), nullable=False),
+    Column("role", String(16), nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("expires_ms", BigInteger, nullable=False),
+    Column("used_ms", BigInteger),
 )

@@ -37,6 +37,8 @@ class TopicRequest:
     kind_version: int | None
     created_ms: int
     changed_ms: int
+    base: dict[str, Any] | None = None
+    base_version: int | None = None
 
 
 class TopicRequests:

@@ -1,5 +1,6 @@
 """Offsets and sizes of a topic's queues, and the lag of its groups."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from common.placement import Placement, topic_hash
@@ -12,6 +13,7 @@ from engine.link.read import ReadAnswer, ReadPosition, ReadQuestion
 from engine.link.record import split_records
 
 NEWEST_BYTES = 4 << 20
+ENDS_PER_READ = 500  # the engine does nothing else meanwhile
 
 
 class QueueState(NamedTuple):
@@ -56,6 +58,27 @@ def queue_states(
         except (OSError, LinkError, AdminError) as error:
             faults.append(f"The engine of {name}: {error}")
     return sorted(found), faults
+
+
+def queue_ends(queries: BrokerQueries, opened: BrokerLinks, topics: Mapping[str, int]) -> dict[str, list[int]]:
+    """The next offset of every queue of these topics, by their number of queues: only counters, no message is read.
+
+    Raises OSError, LinkError, AdminError.
+    """
+    names = list(queries.places())
+    asked: dict[str, list[ReadPosition]] = {name: [] for name in opened.links}
+    for topic, queues in topics.items():
+        homes = [0] * queues if len(names) <= 1 else _homes(names, topic, queues)
+        for queue in range(queues):
+            if names[homes[queue]] in asked:
+                asked[names[homes[queue]]].append(ReadPosition(topic, queue))
+    found: dict[str, list[int]] = {topic: [] for topic in topics}
+    for name, positions in asked.items():
+        for begin in range(0, len(positions), ENDS_PER_READ):
+            part = positions[begin : begin + ENDS_PER_READ]
+            for position, report in zip(part, _read(opened.links[name], part, 1).reports, strict=True):
+                found[position.topic].append(report.end_offset or 0)
+    return found
 
 
 def _homes(names: list[str], topic: str, queues: int) -> list[int]:

@@ -9,6 +9,7 @@ from werkzeug.exceptions import NotFound
 from common.names import is_name
 from console.installation.broker_queries import BrokerLinks
 from console.installation.queue_states import total_lag
+from console.pages.charts import group_charts
 from console.pages.topics import settings_of
 from console.parts import parts
 
@@ -50,5 +51,5 @@ def show(name: str) -> ResponseReturnValue:
     rows = sorted(answer.rows, key=lambda row: (row["topic"], row["queue"]))
     return render_template(
         "group.html", name=name, found=found, settings=settings, rows=rows, faults=answer.faults,
-        total=total_lag(name, rows) if rows else None,
+        total=total_lag(name, rows) if rows else None, charts=group_charts(name),
     )  # fmt: skip

@@ -6,6 +6,7 @@ from flask.typing import ResponseReturnValue
 from common.config.errors import ConfigError
 from console.installation.processes import ProcessState, process_states
 from console.installation.replica_groups import ReplicaState, replica_states
+from console.pages.charts import installation_charts
 from console.parts import parts
 
 blueprint = Blueprint("map", __name__)
@@ -29,4 +30,4 @@ def show() -> ResponseReturnValue:
     version = {kind: number for kind, number in parts().configuration.view.version.items() if number and len(kind) < 20}
     generation = version.pop("generation", 0)
     shown = {"processes": processes, "fault": fault, "version": version, "generation": generation, "replicas": replicas}
-    return render_template("map.html", **shown, brokers=parts().brokers.states())
+    return render_template("map.html", **shown, brokers=parts().brokers.states(), charts=installation_charts())

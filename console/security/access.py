@@ -23,6 +23,7 @@ ACCESS: Mapping[str, Role] = {
     "applications.index": Role.VIEWER,
     "applications.show": Role.VIEWER,
     "map.show": Role.VIEWER,
+    "charts.points": Role.VIEWER,
     "requests.index": Role.VIEWER,
     "requests.show": Role.VIEWER,
     "requests.applied": Role.VIEWER,

@@ -84,6 +84,7 @@ def make_plan(
         command = [*module_command("engine"), "--data", str(data / name), *common(name), *engine_options, *more]
         return ChildPlan(name, command, data / "logs" / f"{name}.log", stop_rank=1)
 
+    pages = ",".join(address(name) for name in ports if name.endswith("_ops"))
     bridge, to_bridge = bridge_plan(data, url, key, host, ports, only)
     children = [
         *[engine(number, replica) for replica in copies for number in numbers],
@@ -91,7 +92,7 @@ def make_plan(
         *([bridge] if bridge and KAFKA_BRIDGE in ports else []),
         proxy("producer_proxy", *_stores(data, "producer_proxy"), *to_bridge),
         proxy("consumer_proxy"),
-        *([_console(data, url, address(CONSOLE), listed if groups == 1 else "")] if CONSOLE in ports else []),
+        *([_console(data, url, address(CONSOLE), listed if groups == 1 else "", pages)] if CONSOLE in ports else []),
     ]
     later = None if KAFKA_BRIDGE in ports else bridge
     return UpPlan(data, host, url, key, ports, children, ready_file, groups, replicas, later)
@@ -150,12 +151,14 @@ def _controller(data: Path, url: str, key: Path, ops: str) -> ChildPlan:
     )
 
 
-def _console(data: Path, url: str, listen: str, brokers: str) -> ChildPlan:
+def _console(data: Path, url: str, listen: str, brokers: str, pages: str) -> ChildPlan:
     """The web console, with its database in a folder of its own.
 
     Args:
         brokers: of the only broker group; empty: the configuration names several.
+        pages: the operators' ports of all processes.
     """
     command = [*module_command(CONSOLE), "--config", url, "--data", str(data / CONSOLE), "--listen", listen]
-    command += ["--admin-key", str(data / ADMIN_KEY), *(["--engine", brokers] if brokers else [])]
+    command += ["--admin-key", str(data / ADMIN_KEY), "--metrics", pages]
+    command += ["--engine", brokers] if brokers else []
     return ChildPlan(CONSOLE, command, data / "logs" / f"{CONSOLE}.log", is_essential=False)

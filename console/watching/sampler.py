@@ -1,0 +1,145 @@
+"""The sampler: looks every 10 seconds, keeps the running chunk in memory, and writes each chunk of 5 minutes once.
+
+A console that is killed loses the points of the running chunk.
+"""
+
+import logging
+import math
+import threading
+from collections import defaultdict
+from collections.abc import Sequence
+
+from common.limited_log import LimitedLog
+from console.database.series_history import (
+    ALL,
+    ANSWERS,
+    COARSE_S,
+    FINE_CHUNK_S,
+    FINE_KEPT_S,
+    FINE_S,
+    NOTHING,
+    POINTS,
+    SERIES_MAX,
+    Points,
+    SeriesHistory,
+    SeriesKey,
+    SeriesPoint,
+)
+from console.errors import DatabaseUnavailable
+from console.watching.engine_figures import EngineFigures
+from console.watching.figures import Sample
+from console.watching.metrics_pages import MetricsPages
+
+limited = LimitedLog(logging.getLogger("penstock.console"))
+ANSWERED = SeriesKey(ALL, ANSWERS)
+ONLY_MEASURED = ("send_p50", "send_p99", "disk_free")
+"""Figures that are not 0 where there is no point."""
+RANK = {ALL: 0, "broker": 1, "group": 2, "topic": 3}
+
+
+class HistorySampler:
+    """One thread samples; all threads read."""
+
+    def __init__(self, history: SeriesHistory, engines: EngineFigures, pages: MetricsPages) -> None:
+        self._history, self._engines, self.pages = history, engines, pages
+        self._lock = threading.Lock()
+        self._begin_s = 0
+        self._chunk: dict[SeriesKey, list[float]] = {}
+        self.dropped = 0
+        """Series that were not written with the last chunk, because there were too many."""
+        self.latest: Sample = {}
+
+    def is_fed(self) -> bool:
+        """Whether there are pages of metrics, from which the installation's charts are made."""
+        return self.pages.is_configured
+
+    def look(self, now_s: float) -> Sample:
+        """Take one sample of everything. It is kept under the step that `now_s` is in."""
+        found = {**self.pages.sample(now_s), **self._engines.sample(now_s)}
+        self.add(now_s, found)
+        return found
+
+    def add(self, now_s: float, sample: Sample) -> None:
+        """Keep a sample; writes the chunk before it, when that has ended."""
+        begin_s = int(now_s) - int(now_s) % FINE_CHUNK_S
+        if begin_s != self._begin_s:
+            self.flush()
+        with self._lock:
+            self._begin_s = begin_s
+            self.latest = sample
+            at = (int(now_s) - begin_s) // FINE_S
+            for key, value in sample.items():
+                self._chunk.setdefault(key, [NOTHING] * POINTS)[at] = value
+
+    def flush(self) -> None:
+        """Write the running chunk. While the database is away it is lost, and the log says so."""
+        with self._lock:
+            chunk, begin_s, self._chunk = self._chunk, self._begin_s, {}
+        if not chunk:
+            return
+        answers = chunk.get(ANSWERED, [NOTHING] * POINTS)
+        for key, values in chunk.items():
+            if key.subject != ALL:
+                # A step at which this one was not looked at, though the engines answered, counts as nothing moved.
+                for at, value in enumerate(values):
+                    if math.isnan(value) and answers[at] == 1.0:
+                        values[at] = 0.0
+        wanted = {key: values for key, values in chunk.items() if self._is_worth_a_row(key, values)}
+        kept = sorted(wanted, key=lambda key: (RANK.get(key.subject.partition(":")[0], 9), -_size(wanted[key])))
+        self.dropped = max(0, len(kept) - SERIES_MAX)
+        if self.dropped:
+            limited.warning("history: %d series of a chunk are not kept: at most %d are", self.dropped, SERIES_MAX)
+        try:
+            self._history.write(begin_s, {key: wanted[key] for key in kept[:SERIES_MAX]})
+            if begin_s % COARSE_S == 0:
+                self._history.roll_up(begin_s + FINE_CHUNK_S)
+        except DatabaseUnavailable as error:
+            limited.warning("history: the points of 5 minutes are lost: %s", error)
+
+    def _is_worth_a_row(self, key: SeriesKey, values: Sequence[float]) -> bool:
+        return key == ANSWERED or any(value != 0 and not math.isnan(value) for value in values)
+
+    def read(
+        self, keys: Sequence[SeriesKey], begin_s: int, end_s: int
+    ) -> tuple[int, dict[SeriesKey, list[SeriesPoint]]]:
+        """The step in seconds, and one point per step of each series from the first whole step on.
+
+        A step without a point was 0 where the engines answered; else it is NaN.
+        """
+        step_s = FINE_S if end_s - begin_s <= FINE_KEPT_S else COARSE_S
+        begin_s -= begin_s % step_s
+        stored = self._history.read([*keys, ANSWERED], begin_s, end_s)
+        running = self._running([*keys, ANSWERED], step_s)
+        answered = stored[ANSWERED] | running.get(ANSWERED, {})
+        found = {}
+        for key in keys:
+            points = stored[key] | running.get(key, {})
+            is_0 = key.name not in ONLY_MEASURED
+            found[key] = [_at(points, answered if is_0 else {}, at) for at in range(begin_s, end_s, step_s)]
+        return step_s, found
+
+    def _running(self, keys: Sequence[SeriesKey], step_s: int) -> dict[SeriesKey, Points]:
+        """The points that are not written yet."""
+        if step_s != FINE_S:
+            return {}
+        with self._lock:
+            begin_s, chunk = self._begin_s, {key: list(self._chunk[key]) for key in keys if key in self._chunk}
+        found: dict[SeriesKey, Points] = defaultdict(dict)
+        for key, values in chunk.items():
+            for at, value in enumerate(values):
+                if not math.isnan(value):
+                    found[key][begin_s + at * FINE_S] = SeriesPoint(value, value)
+        return found
+
+
+def _at(points: Points, answered: Points, at_s: int) -> SeriesPoint:
+    point = points.get(at_s)
+    if point is not None and not math.isnan(point.mean):
+        return point
+    marked = answered.get(at_s)
+    was_looked_at = marked is not None and marked.largest == 1.0
+    return SeriesPoint(0.0, 0.0) if was_looked_at and point is None else SeriesPoint(NOTHING, NOTHING)
+
+
+def _size(values: Sequence[float]) -> float:
+    return sum(abs(value) for value in values if not math.isnan(value))
