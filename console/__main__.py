@@ -27,7 +27,7 @@ from console.database.console_database import ConsoleDatabase
 from console.database.one_time_links import OneTimeLinks
 from console.installation.broker_queries import BrokerQueries
 from console.installation.configuration import Configuration
-from console.options import FIRST, parse
+from console.options import FIRST, mail_server, parse
 from console.parts import ConsoleParts, make_parts
 from console.security.origins import Origins
 from console.watching.watch import Watch
@@ -61,8 +61,9 @@ def compose(
     brokers = BrokerQueries(view, key, options.engine)
     origins = Origins(options.public_url, options.listen.host)
     return make_parts(
-        clock, database, Configuration(store, view, clock, options.config), brokers, origins, options.metrics
-    )
+        clock, database, Configuration(store, view, clock, options.config), brokers, origins, options.metrics,
+        mail_server(options), options.notify_networks,
+    )  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> None:
@@ -90,7 +91,8 @@ def run(options: argparse.Namespace) -> None:
     if options.ready_fd is None:
         print(f"The console serves at {first or url}", flush=True)
     log.info("url=%s database=%s: serving", url, database.shown)
-    watch = Watch(parts.sampler, parts.clock)
+    parts.courier.url = url
+    watch = Watch(parts.sampler, parts.alert_watch, parts.courier, parts.clock)
     watch.start()
     while not stop.wait(RESUME_S):
         resume(parts)

@@ -14,7 +14,9 @@ from console import shown
 from console.errors import ConsoleError, DatabaseUnavailable, InvalidForm, RequestConflict
 from console.pages import (
     actions,
+    alerts,
     applications,
+    channels,
     charts,
     groups,
     health,
@@ -36,14 +38,17 @@ from engine.link.errors import LinkError
 
 log = logging.getLogger("penstock.console")
 PAGES: tuple[ModuleType, ...] = (
-    health, sign_in, own, home, topics, groups, applications, requests, messages, map, charts, policy, actions,
-    people,
+    health, sign_in, own, home, topics, groups, applications, requests, messages, map, charts, alerts,
+    channels, policy, actions, people,
 )  # fmt: skip
 FORM_BYTES_MAX, FORM_PARTS_MAX = 2 << 20, 200
 SESSION_S = 12 * 3_600
 SAID = {
     "password": "Your password is changed. Your other sessions have ended.",
     "saved": "The policy is saved.",
+    "rule": "The rule is saved.",
+    "silenced": "The alerts are silenced. They are still shown here.",
+    "tested": "A test notice is on its way: see below.",
     "sent": "The message was sent and stored; this is it.",
 }
 STATUS: dict[type[Exception], tuple[int, str]] = {

@@ -1,14 +1,18 @@
 """Command line of the console."""
 
 import argparse
+import ipaddress
+import os
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from common.address import Address, engine_addresses, host_and_port
 from common.process_options import ProcessParser
 from common.secret_file import secret_faults
+from console.watching.mail import TLS_KINDS, MailServer
 
 FIRST = ""
+SMTP_VARIABLE = "PENSTOCK_CONSOLE_SMTP_PASSWORD"
 HELP = {
     "config": "Configuration store.",
     "data": "Directory for the console's database and its snapshot of the configuration.",
@@ -21,6 +25,11 @@ HELP = {
     "listen": "Address of the pages (default 127.0.0.1:9720).",
     "public-url": "URL by which browsers reach the console where a proxy ends TLS before it.",
     "trusted-proxy": "Address of that proxy, whose X-Forwarded-For is believed.",
+    "smtp": "Mail server for notices (default: no mail is sent). Its password is $PENSTOCK_CONSOLE_SMTP_PASSWORD.",
+    "smtp-tls": "Protection of its connection: starttls, tls or none (default starttls).",
+    "smtp-user": "User name at the mail server (default: none).",
+    "smtp-from": "Sender of the mail (default: penstock-console@localhost).",
+    "notify-networks": "Networks that are not public and that webhooks may go to, separated by commas (default: none).",
     "ready-fd": "File descriptor that gets one JSON line once the console serves.",
     "sign-in-link": "Print a one-time link by which account NAME sets a password (without NAME: by which the first "
     "account is made), and exit.",
@@ -43,6 +52,11 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add("listen", "HOST:PORT", type=host_and_port, default=Address("127.0.0.1", 9720))
     add("public-url", "URL", default="")
     add("trusted-proxy", "ADDRESS", default="")
+    add("smtp", "HOST:PORT", type=host_and_port)
+    add("smtp-tls", "KIND", choices=TLS_KINDS, default=TLS_KINDS[0])
+    add("smtp-user", "NAME", default="")
+    add("smtp-from", "ADDRESS", default="penstock-console@localhost")
+    add("notify-networks", "CIDR,…", type=_networks, default=())
     add("ready-fd", "N", type=int)
     add("sign-in-link", "NAME", nargs="?", const=FIRST)
     options = parser.parse_args(arguments)
@@ -61,6 +75,21 @@ def _brokers(text: str) -> tuple[Address, ...]:
 
 def _addresses(text: str) -> tuple[Address, ...]:
     return tuple(host_and_port(each) for each in text.split(",") if each)
+
+
+def _networks(text: str) -> tuple[str, ...]:
+    found = tuple(each.strip() for each in text.split(",") if each.strip())
+    for each in found:
+        ipaddress.ip_network(each)
+    return found
+
+
+def mail_server(options: argparse.Namespace) -> MailServer | None:
+    """The mail server of the options."""
+    if options.smtp is None:
+        return None
+    password = os.environ.get(SMTP_VARIABLE, "")
+    return MailServer(*options.smtp, options.smtp_tls, options.smtp_user, password, options.smtp_from)
 
 
 def _is_public_url(text: str) -> bool:

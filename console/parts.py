@@ -2,16 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from flask import current_app, g, request
+from sqlalchemy import Connection
 from werkzeug.exceptions import Forbidden
 
 from common.clock import Clock
 from console.asking.approval_policy import ApprovalPolicy
+from console.asking.request_notices import tell_of_request
 from console.asking.topic_approval import TopicApproval
 from console.database.accounts import Account, Accounts
 from console.database.action_log import ActionLog, Actor
+from console.database.alert_states import AlertState, AlertStates
 from console.database.console_database import ConsoleDatabase
+from console.database.notice_queue import NoticeQueue
 from console.database.one_time_links import OneTimeLinks
 from console.database.policies import ApprovalPolicies
 from console.database.series_history import SeriesHistory
@@ -25,9 +30,13 @@ from console.roles import Role
 from console.security.origins import Origins
 from console.security.passwords import Passwords
 from console.security.sign_in_brake import SignInBrake
+from console.watching.alert_watch import AlertWatch
+from console.watching.courier import NoticeCourier, alert_notice
 from console.watching.engine_figures import EngineFigures
+from console.watching.mail import MailSender, MailServer
 from console.watching.metrics_pages import MetricsPages
 from console.watching.sampler import HistorySampler
+from console.watching.webhook import WebhookSender
 
 KEY = "penstock"
 
@@ -54,6 +63,10 @@ class ConsoleParts:
     approval: TopicApproval
     history: SeriesHistory
     sampler: HistorySampler
+    alerts: AlertStates
+    alert_watch: AlertWatch
+    notices: NoticeQueue
+    courier: NoticeCourier
 
     def policy(self) -> tuple[ApprovalPolicy, int]:
         """The policy in force and its version."""
@@ -63,22 +76,33 @@ class ConsoleParts:
 
 def make_parts(
     clock: Clock, database: ConsoleDatabase, configuration: Configuration, brokers: BrokerQueries, origins: Origins,
-    metrics: Sequence[tuple[str, int]] = (),
+    metrics: Sequence[tuple[str, int]] = (), mail: MailServer | None = None, networks: Sequence[str] = (), url: str = "",
 ) -> ConsoleParts:  # fmt: skip
     """Compose the parts that follow from these.
 
     Args:
         metrics: operators' ports of the processes, for charts and alerts.
+        mail: the server that sends mail; None: none is sent.
+        networks: networks that are not public and that webhooks may go to.
+        url: where browsers reach the console, for links in notices.
     """
     log = ActionLog(database, clock)
+    notices = NoticeQueue(database, log, clock)
+
+    def tell(connection: Connection, event: str, alert: AlertState) -> None:
+        notices.put(connection, event, *alert_notice(event, alert))
+
+    states = AlertStates(database, log, clock, tell)
     history = SeriesHistory(database)
     sampler = HistorySampler(history, EngineFigures(brokers), MetricsPages(metrics))
     accounts, requests = Accounts(database, log, clock), TopicRequests(database, log, clock)
+    requests.on_event = partial(tell_of_request, notices)
     return ConsoleParts(
         clock, database, log, accounts, Sessions(database, accounts, clock), OneTimeLinks(database, clock), requests,
         ApprovalPolicies(database, log, clock), Passwords(), SignInBrake(clock.monotonic_s), origins, configuration, brokers,
         StoredMessages(brokers), TrialMessages(configuration), TopicApproval(requests, configuration.store, clock),
-        history, sampler,
+        history, sampler, states, AlertWatch(states, clock), notices,
+        NoticeCourier(notices, WebhookSender(networks), MailSender(mail or MailServer()), url),
     )  # fmt: skip
 
 

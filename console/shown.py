@@ -49,7 +49,7 @@ def duration(ms: int) -> str:
     """A time span in its largest whole unit."""
     for unit, length in (("days", 86_400_000), ("hours", 3_600_000), ("minutes", 60_000), ("seconds", 1_000)):
         if ms >= length and ms % length == 0:
-            return f"{ms // length:,} {unit}"
+            return f"{ms // length:,} {unit if ms > length else unit[:-1]}"
     return f"{ms:,} ms"
 
 

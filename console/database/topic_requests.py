@@ -1,6 +1,6 @@
 """Requests for topics and their events. Each change of a state is a compare-and-set on (state, version)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +44,8 @@ class TopicRequest:
 class TopicRequests:
     def __init__(self, database: ConsoleDatabase, log: ActionLog, clock: Clock) -> None:
         self._database, self._log, self._clock = database, log, clock
+        self.on_event: Callable[[Connection, TopicRequest, Actor, str, str], None] | None = None
+        """Called for each event in its transaction, with its kind and text."""
 
     def add(self, actor: Actor, team_id: int, asked: dict[str, Any], settings: dict[str, Any], state: str) -> int:
         """Store a new request, a draft or one that waits for a decision, and return its id.
@@ -143,6 +145,9 @@ class TopicRequests:
     def _event(self, connection: Connection, request_id: int, actor: Actor, kind: str, text: str) -> None:
         row = {"request_id": request_id, "at_ms": self._clock.now_ms(), "who": actor.name, "kind": kind, "text": text}
         connection.execute(insert(request_events).values(**row))
+        found = _request(connection, request_id)
+        if self.on_event is not None and found is not None:
+            self.on_event(connection, found, actor, kind, text)
 
 
 _ALL = select(requests, teams.c.name.label("team")).join(teams)

@@ -6,6 +6,7 @@ from flask import Blueprint, render_template
 from flask.typing import ResponseReturnValue
 
 from common.config.errors import ConfigError
+from console.database.alert_states import FIRING
 from console.database.topic_requests import APPROVED, REQUESTED
 from console.installation.processes import process_states
 from console.parts import account, parts
@@ -26,6 +27,7 @@ def show() -> ResponseReturnValue:
     return render_template(
         "home.html", waiting=waiting, mine=mine, team_topics=team_topics[: 3 * SHOWN_MAX],
         more_topics=max(0, len(team_topics) - 3 * SHOWN_MAX), counts=counts, processes=_processes(),
+        firing=[alert for alert in parts().alerts.open() if alert.state == FIRING],
     )  # fmt: skip
 
 

@@ -45,6 +45,7 @@
     while (at > 0 && values.every((each) => each[at] === null)) at -= 1;
     if (element.plot.cursor.idx === null || element.plot.cursor.left < 0) element.plot.setLegend({ idx: at });
   };
+  const later = (element) => requestAnimationFrame(() => last(element));
   const draw = async (element) => {
     let answer;
     try {
@@ -53,12 +54,12 @@
       answer = await response.json();
     } catch { return; }
     const data = [answer.times, ...answer.values];
-    if (element.plot && element.plot.series.length === data.length) { element.plot.setData(data); last(element); return; }
+    if (element.plot && element.plot.series.length === data.length) { element.plot.setData(data); later(element); return; }
     element.replaceChildren();
     element.plot = new uPlot(options(answer, element.clientWidth), data, element);
     element.classList.add("drawn");
-    element.plot.over.addEventListener("mouseleave", () => last(element));
-    last(element);
+    element.plot.over.addEventListener("mouseleave", () => later(element));
+    later(element);
   };
   const all = () => document.querySelectorAll("[data-chart]");
   const again = () => { if (!document.hidden) all().forEach(draw); };

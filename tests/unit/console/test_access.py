@@ -14,6 +14,8 @@ VALUES = {
     "token": "none",
     "queue": 0,
     "offset": 0,
+    "silence_id": 1,
+    "channel_id": 1,
     "filename": "console.css",
 }
 

@@ -1,0 +1,12 @@
+"""Errors of watching.
+
+PenstockError
+└── ConsoleError
+    └── NoticeFailed   a notice did not arrive; it is tried again
+"""
+
+from console.errors import ConsoleError
+
+
+class NoticeFailed(ConsoleError):
+    pass
