@@ -78,15 +78,22 @@ def create(admin: Administrator, definitions: list[D]) -> None:
     audit.record(admin.store, admin.clock, admin.who, "create", kind, names, None, shown, versions[0])
 
 
-def change(admin: Administrator, definition: type[D], name: str, new: Callable[[D], D]) -> D:
+def change(
+    admin: Administrator, definition: type[D], name: str, new: Callable[[D], D], seen: int | None = None
+) -> D:  # fmt: skip
     """Replace a definition by `new(old)`. `new` only computes: it is called again when another writer was faster.
 
+    Args:
+        seen: the version that the change was decided on; None: the change is right for any.
     Raises:
         EntryNotFound, InvalidDefinition: from the new definition; and all errors that `new` raises.
+        VersionConflict: the definition has another version than `seen`; nothing was written.
     """
     kind = definition.kind
     for race in range(RACES_MAX):
         old, version = get(admin, definition, name)
+        if seen is not None and version != seen:
+            raise VersionConflict(kind, name, seen, version)
         made = definition.from_value(name, new(old).to_value())
         if made == old:
             return old
@@ -101,15 +108,17 @@ def change(admin: Administrator, definition: type[D], name: str, new: Callable[[
     raise AssertionError("the loop returns or raises")
 
 
-def set_settings(admin: Administrator, definition: type[D], name: str, settings: Changes) -> D:
-    """Change some settings of a definition.
+def set_settings(
+    admin: Administrator, definition: type[D], name: str, settings: Changes, seen: int | None = None
+) -> D:  # fmt: skip
+    """Change some settings of a definition; see `change` for `seen`.
 
     Raises:
         EntryNotFound, InvalidDefinition: with all faults; nothing was written.
         StateConflict: a setting that can only grow would shrink, or one that is fixed would change.
     """
     definition.check_settings(name, settings.given())  # also where there is no definition yet to change
-    return change(admin, definition, name, lambda old: _changed(old, settings.given()))
+    return change(admin, definition, name, lambda old: _changed(old, settings.given()), seen)
 
 
 def _changed(old: D, given: dict[str, Any]) -> D:

@@ -86,13 +86,17 @@ def show(admin: Administrator, name: str) -> tuple[TopicDefinition, int]:
     return verbs.get(admin, TopicDefinition, name)
 
 
-def set_topic(admin: Administrator, name: str, settings: TopicSettings) -> TopicDefinition:
+def set_topic(
+    admin: Administrator, name: str, settings: TopicSettings, seen: int | None = None
+) -> TopicDefinition:  # fmt: skip
     """Change a topic's settings.
 
+    Args:
+        seen: the version that the change was decided on; another one is a VersionConflict. None: any.
     Raises:
         StateConflict: fewer queues; the messages of the others could not be pulled any more.
     """
-    return verbs.set_settings(admin, TopicDefinition, name, settings)
+    return verbs.set_settings(admin, TopicDefinition, name, settings, seen)
 
 
 def delete(admin: Administrator, name: str) -> None:
