@@ -5,12 +5,15 @@ import secrets
 from types import ModuleType
 from typing import Any
 
-from flask import Flask, Response, g, redirect, render_template, request
+from flask import Flask, Response, g, jsonify, redirect, render_template, request
 from flask.typing import ResponseReturnValue
-from werkzeug.exceptions import BadRequest, Forbidden, HTTPException, NotFound, Unauthorized
+from werkzeug.exceptions import BadRequest, Forbidden, HTTPException, NotFound, TooManyRequests, Unauthorized
 
-from common.config.errors import ConfigError
+from common.admin.errors import StateConflict
+from common.config.errors import ConfigError, EntryNotFound, InvalidEntry, VersionConflict
 from console import shown
+from console.api import changes, operations, reads, token_page
+from console.database.sessions import SignedIn
 from console.errors import ConsoleError, DatabaseUnavailable, InvalidForm, RequestConflict
 from console.pages import (
     actions,
@@ -30,16 +33,18 @@ from console.pages import (
     sign_in,
     topics,
 )
-from console.parts import KEY, ConsoleParts, parts, signed_in
+from console.parts import KEY, ConsoleParts, address, parts, signed_in
 from console.roles import Role
 from console.security.access import least_role
 from console.security.headers import add_headers
 from engine.link.errors import LinkError
 
 log = logging.getLogger("penstock.console")
+API_MODULES = (changes, reads)
+"""They register the operations."""
 PAGES: tuple[ModuleType, ...] = (
     health, sign_in, own, home, topics, groups, applications, requests, messages, map, charts, alerts,
-    channels, policy, actions, people,
+    channels, policy, actions, people, token_page, operations,
 )  # fmt: skip
 FORM_BYTES_MAX, FORM_PARTS_MAX = 2 << 20, 200
 SESSION_S = 12 * 3_600
@@ -55,6 +60,10 @@ STATUS: dict[type[Exception], tuple[int, str]] = {
     InvalidForm: (422, "The form has a fault"),
     RequestConflict: (409, "Someone was faster"),
     DatabaseUnavailable: (503, "The console's database does not answer"),
+    InvalidEntry: (422, "The configuration does not accept this"),
+    VersionConflict: (409, "Someone was faster"),
+    StateConflict: (409, "This does not fit the present state"),
+    EntryNotFound: (404, "Not found"),
     ConfigError: (503, "The configuration store did not accept this"),
     LinkError: (503, "An engine does not answer"),
 }
@@ -105,6 +114,9 @@ def check_request() -> ResponseReturnValue | None:
     if needed is None:
         log.error("endpoint=%s: it has no role in access.py: refused", request.endpoint)
         raise NotFound()
+    if is_api():
+        check_bearer(needed)
+        return None
     if request.endpoint != "static":
         g.session = parts().sessions.find(request.cookies.get(cookie_name(), ""))
     own = signed_in()
@@ -117,6 +129,32 @@ def check_request() -> ResponseReturnValue | None:
     if own is not None and own.account.role < needed:
         raise Forbidden(f"This needs the role {needed.label}; you are {own.account.role.label}.")
     return None
+
+
+def is_api() -> bool:
+    """Whether the request is for the API, which has tokens in place of sessions and answers with JSON."""
+    return request.path.startswith("/api/v1/")
+
+
+def check_bearer(needed: Role) -> None:
+    """Let a request with a valid token pass. Raises Unauthorized, TooManyRequests, Forbidden.
+
+    Cookies do not count, so no other site can make a browser send one.
+    """
+    if needed == Role.NOBODY:
+        return
+    kind, _, token = request.headers.get("Authorization", "").partition(" ")
+    key = f"token address {address()}"
+    if parts().brake.wait_s(key) > 0:
+        raise TooManyRequests("Too many wrong tokens: try again later.")
+    found = parts().tokens.find(token.strip()) if kind.casefold() == "bearer" else None
+    if found is None:
+        if token:
+            parts().brake.failed(key)
+        raise Unauthorized("Send a valid token: Authorization: Bearer TOKEN.")
+    g.session = SignedIn(found, "", "")
+    if found.role < needed:
+        raise Forbidden(f"This needs the role {needed.label}; the token has {found.role.label}.")
 
 
 def _check_change(needed: Role) -> None:
@@ -167,6 +205,8 @@ def show_http_error(error: HTTPException) -> ResponseReturnValue:
 
 def show_known_error(error: Exception) -> ResponseReturnValue:
     """A page for an error of the console, the store or an engine."""
+    if isinstance(error, InvalidForm) and is_api():
+        return jsonify(error=str(error), status=422, faults=error.faults), 422
     status, title = next(each for kind, each in STATUS.items() if isinstance(error, kind))
     if isinstance(error, DatabaseUnavailable):
         log.error("%s", error)
@@ -183,6 +223,9 @@ def show_unknown_error(error: Exception) -> ResponseReturnValue:
 
 def error_page(status: int, title: str, text: str, allow: str | None = None) -> ResponseReturnValue:
     """One sentence and a way back. It also works while the database is away."""
+    if is_api():
+        headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+        return jsonify(error=text or title, status=status), status, headers
     try:
         page = render_template("error.html", status=status, title=title, text=text)
     except ConsoleError:

@@ -15,6 +15,7 @@ from console.asking.topic_approval import TopicApproval
 from console.database.accounts import Account, Accounts
 from console.database.action_log import ActionLog, Actor
 from console.database.alert_states import AlertState, AlertStates
+from console.database.api_tokens import ApiTokens
 from console.database.console_database import ConsoleDatabase
 from console.database.notice_queue import NoticeQueue
 from console.database.one_time_links import OneTimeLinks
@@ -67,6 +68,7 @@ class ConsoleParts:
     alert_watch: AlertWatch
     notices: NoticeQueue
     courier: NoticeCourier
+    tokens: ApiTokens
 
     def policy(self) -> tuple[ApprovalPolicy, int]:
         """The policy in force and its version."""
@@ -103,6 +105,7 @@ def make_parts(
         StoredMessages(brokers), TrialMessages(configuration), TopicApproval(requests, configuration.store, clock),
         history, sampler, states, AlertWatch(states, clock), notices,
         NoticeCourier(notices, WebhookSender(networks), MailSender(mail or MailServer()), url),
+        ApiTokens(database, accounts, log, clock),
     )  # fmt: skip
 
 

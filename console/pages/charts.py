@@ -28,6 +28,11 @@ NAMES_MAX, SUBJECT_CHARS_MAX = 12, 300
 @blueprint.get("/charts")
 def points() -> ResponseReturnValue:
     """The points of one chart: `subject`, `names` separated by commas, `range`."""
+    return jsonify(chart_points())
+
+
+def chart_points() -> dict[str, Any]:
+    """The points that the request's query names, as JSON values."""
     names = tuple(name for name in request.args.get("names", "").split(",") if name)
     subject = request.args.get("subject", "")
     is_known = all(name in FIGURES or name.removeprefix(REFUSED).isdigit() for name in names)
@@ -37,7 +42,7 @@ def points() -> ResponseReturnValue:
     data = chart_data(parts().sampler, chart, _range(), _now_s())
     labels = [figure(name).words for name in names]
     shown = [[value if value is None else float(f"{value:.6g}") for value in data.values[name]] for name in names]
-    return jsonify(times=data.times, values=shown, labels=labels, unit=chart.unit, step_s=data.step_s)
+    return {"times": data.times, "values": shown, "labels": labels, "unit": chart.unit, "step_s": data.step_s}
 
 
 def _range() -> str:

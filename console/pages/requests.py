@@ -73,16 +73,22 @@ def ask() -> ResponseReturnValue:
     values = {name: form().get(name, "") for name in DEFAULTS}
     is_draft = form().get("action") == DRAFT
     try:
-        wish, team = parse_wish(values), _team(values)
-        if fault := _taken(wish.name) or _prefix_fault(wish.name, team):
-            raise InvalidForm({"name": fault})
-        state = DRAFT if is_draft else REQUESTED
-        made = parts().requests.add(actor(), team.id, wish.to_value(), wish.settings(), state)
+        made = store_request(values, is_draft)
     except InvalidForm as error:
         return _form_page(values, error.faults, 422)
+    return redirect(f"/requests/{made}", 303)
+
+
+def store_request(values: Mapping[str, str], is_draft: bool) -> int:
+    """Store a request from the fields of its form, and return its number. Raises InvalidForm."""
+    wish, team = parse_wish(values), _team(values)
+    if fault := _taken(wish.name) or _prefix_fault(wish.name, team):
+        raise InvalidForm({"name": fault})
+    state = DRAFT if is_draft else REQUESTED
+    made = parts().requests.add(actor(), team.id, wish.to_value(), wish.settings(), state)
     if not is_draft:
         _approve_by_policy(made, 1, wish, team)
-    return redirect(f"/requests/{made}", 303)
+    return made
 
 
 def _approve_by_policy(request_id: int, version: int, wish: TopicWish, team: Team) -> None:
@@ -98,7 +104,7 @@ def _approve_by_policy(request_id: int, version: int, wish: TopicWish, team: Tea
 @blueprint.get("/requests/<int:request_id>")
 def show(request_id: int) -> ResponseReturnValue:
     """One request."""
-    return _page(_found(request_id))
+    return _page(found_request(request_id))
 
 
 def _page(found: TopicRequest, fault: str = "", status: int = 200) -> ResponseReturnValue:
@@ -116,7 +122,7 @@ def _page(found: TopicRequest, fault: str = "", status: int = 200) -> ResponseRe
 @blueprint.get("/requests/<int:request_id>/applied")
 def applied(request_id: int) -> ResponseReturnValue:
     """The part of the page that says which processes have applied the topic."""
-    found = _found(request_id)
+    found = found_request(request_id)
     return render_template("request_applied.html", found=found, applied=_applied(found))
 
 
@@ -133,41 +139,56 @@ def _applied(found: TopicRequest) -> list[AppliedState] | None:
 @blueprint.post("/requests/<int:request_id>/comment")
 def comment(request_id: int) -> ResponseReturnValue:
     """Add a comment: of the one who asked, the team, or an operator."""
-    found, own = _found(request_id), account()
+    comment_on(request_id, form().get("text", "").strip())
+    return redirect(f"/requests/{request_id}#events", 303)
+
+
+def comment_on(request_id: int, text: str) -> None:
+    """Add a comment. Raises Forbidden, InvalidForm."""
+    found, own = found_request(request_id), account()
     if not (own.role >= Role.OPERATOR or own.is_in(found.team_id) or own.name == found.asker):
         raise Forbidden("Only the one who asked, the team and operators comment on a request.")
-    parts().requests.comment(actor(), request_id, form().get("text", "").strip())
-    return redirect(f"/requests/{request_id}#events", 303)
+    parts().requests.comment(actor(), request_id, text)
 
 
 @blueprint.post("/requests/<int:request_id>/submit")
 def submit(request_id: int) -> ResponseReturnValue:
     """Hand in a draft."""
+    submit_draft(request_id, _seen())
+    return redirect(f"/requests/{request_id}", 303)
+
+
+def submit_draft(request_id: int, seen: int) -> None:
+    """Hand in an own draft that has the version `seen`. Raises RequestConflict."""
     found = _own(request_id)
     wish = TopicWish(**found.asked)
-    parts().requests.move(actor(), request_id, (DRAFT, _seen()), REQUESTED)
+    parts().requests.move(actor(), request_id, (DRAFT, seen), REQUESTED)
     team = Team(found.team_id, found.team, "")
-    _approve_by_policy(request_id, _seen() + 1, wish, team)
-    return redirect(f"/requests/{request_id}", 303)
+    _approve_by_policy(request_id, seen + 1, wish, team)
 
 
 @blueprint.post("/requests/<int:request_id>/withdraw")
 def withdraw(request_id: int) -> ResponseReturnValue:
     """Take a request back that is not approved yet."""
+    withdraw_request(request_id, _seen())
+    return redirect(f"/requests/{request_id}", 303)
+
+
+def withdraw_request(request_id: int, seen: int) -> None:
+    """Withdraw an own request that has the version `seen`. Raises RequestConflict."""
     found = _own(request_id)
     state = found.state if found.state in (DRAFT, REQUESTED) else REQUESTED
-    parts().requests.move(actor(), request_id, (state, _seen()), WITHDRAWN)
-    return redirect(f"/requests/{request_id}", 303)
+    parts().requests.move(actor(), request_id, (state, seen), WITHDRAWN)
 
 
 @blueprint.post("/requests/<int:request_id>/approve")
 def approve(request_id: int) -> ResponseReturnValue:
     """Approve, and write the topic."""
-    found = _found(request_id)
+    found = found_request(request_id)
     try:
         parts().approval.approve(actor(), request_id, _seen(), form().get("reason", "").strip()[:TEXT_CHARS_MAX])
     except ConfigError as error:
-        return _page(_found(found.id), f"It is approved, but not applied yet: {error}", 503)
+        return _page(found_request(found.id), f"It is approved, but not applied yet: {error}", 503)
     return redirect(f"/requests/{request_id}", 303)
 
 
@@ -175,13 +196,21 @@ def approve(request_id: int) -> ResponseReturnValue:
 def reject(request_id: int) -> ResponseReturnValue:
     """Reject a request that waits, or one that cannot be applied, with a reason."""
     reason = form().get("reason", "").strip()[:TEXT_CHARS_MAX]
-    found = _found(request_id)
+    found = found_request(request_id)
     if not reason:
         return _page(found, REASON_NEEDED, 422)
+    reject_request(request_id, _seen(), reason)
+    return redirect(f"/requests/{request_id}", 303)
+
+
+def reject_request(request_id: int, seen: int, reason: str) -> None:
+    """Reject a request that has the version `seen`. Raises RequestConflict, InvalidForm."""
+    found = found_request(request_id)
+    if not reason:
+        raise InvalidForm({"reason": REASON_NEEDED})
     # An approved one may be written at this moment; with a problem it was tried, and is not written.
     state = APPROVED if found.state == APPROVED and found.problem else REQUESTED
-    parts().requests.move(actor(), request_id, (state, _seen()), REJECTED, reason)
-    return redirect(f"/requests/{request_id}", 303)
+    parts().requests.move(actor(), request_id, (state, seen), REJECTED, reason)
 
 
 @blueprint.post("/requests/<int:request_id>/retry")
@@ -190,11 +219,12 @@ def retry(request_id: int) -> ResponseReturnValue:
     try:
         parts().approval.apply(actor(), request_id)
     except ConfigError as error:
-        return _page(_found(request_id), f"It is not applied: {error}", 503)
+        return _page(found_request(request_id), f"It is not applied: {error}", 503)
     return redirect(f"/requests/{request_id}", 303)
 
 
-def _found(request_id: int) -> TopicRequest:
+def found_request(request_id: int) -> TopicRequest:
+    """The request. Raises NotFound."""
     found = parts().requests.get(request_id)
     if found is None:
         raise NotFound(f"There is no request {request_id}.")
@@ -202,7 +232,7 @@ def _found(request_id: int) -> TopicRequest:
 
 
 def _own(request_id: int) -> TopicRequest:
-    found = _found(request_id)
+    found = found_request(request_id)
     if found.asker != account().name:
         raise Forbidden("Only the one who asked can do this.")
     return found

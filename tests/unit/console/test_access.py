@@ -14,6 +14,7 @@ VALUES = {
     "token": "none",
     "queue": 0,
     "offset": 0,
+    "token_id": 1,
     "silence_id": 1,
     "channel_id": 1,
     "filename": "console.css",
@@ -22,6 +23,19 @@ VALUES = {
 
 def test_every_endpoint_has_a_role_and_no_role_is_for_an_endpoint_that_is_gone(console):
     assert {rule.endpoint for rule in console.app.url_map.iter_rules()} == set(ACCESS)
+
+
+def with_token(console, browser, path, method):
+    """The API's answer to a token of the browser's account; the browser's cookie comes along and does not count."""
+    account = browser.session.account
+    with console.app.test_request_context():
+        tokens = console.parts.tokens
+        token = tokens.make(SETUP, account, "test", account.role.label, 1)
+        answer = browser.client.open(
+            path, method=method, headers={"Authorization": f"Bearer {token}"}, json={} if method == "POST" else None
+        )
+        tokens.revoke(SETUP, account.id, tokens.of(account.id)[-1].id)
+    return answer
 
 
 def test_every_route_answers_the_roles_from_its_own_on_and_no_other(console):
@@ -37,8 +51,15 @@ def test_every_route_answers_the_roles_from_its_own_on_and_no_other(console):
             for name, browser in browsers.items():
                 if rule.endpoint == "sign_in.leave":
                     browser = console.browser(console.parts.sessions.open(browser.session.account))
-                form = {"csrf": browser.session.csrf} if method == "POST" else None
-                answers[name] = browser.client.open(path, method=method, data=form)
+                answers[name] = (
+                    with_token(console, browser, path, method)
+                    if rule.endpoint.startswith("api.")
+                    else (
+                        browser.client.open(
+                            path, method=method, data={"csrf": browser.session.csrf} if method == "POST" else None
+                        )
+                    )
+                )
             for name, answer in answers.items():
                 role = Role[name.upper()]
                 status, asked = answer.status_code, asked + 1

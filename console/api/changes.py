@@ -1,0 +1,153 @@
+"""Operations that change something, by the functions of the pages and of `penstock apply`."""
+
+import json
+from typing import Any
+
+from flask import request
+from werkzeug.exceptions import BadRequest
+
+from common.admin import declared
+from console.api.operations import ANY, FLAG, TEXT, TEXTS, WHOLE, body, number_of_query, operation, text_of, whole_of
+from console.asking.topic_wish import DEFAULTS
+from console.database.topic_requests import OPEN, TEXT_CHARS_MAX, TopicRequest
+from console.errors import InvalidForm
+from console.pages import requests as pages
+from console.parts import account, actor, parts
+from console.watching.alert_rules import NAMES
+
+SEEN = {"version": WHOLE}
+ANY_FIELD: dict[str, Any] = {}
+NOTED_MAX = 200
+
+
+def _shown(found: TopicRequest) -> dict[str, Any]:
+    return vars(found)
+
+
+@operation("GET", "/requests", "Requests for topics, newest first.", {"state": TEXT, "before": WHOLE, "limit": WHOLE})
+def requests() -> Any:
+    state = request.args.get("state", "open")
+    states = {"open": OPEN, "all": ()}.get(state, (state,))
+    before_id, limit = number_of_query("before", 0, 1 << 53), number_of_query("limit", 50, 1_000)
+    return {
+        "requests": [_shown(each) for each in parts().requests.list(states, before_id=before_id, limit=max(1, limit))]
+    }
+
+
+@operation("GET", "/requests/{request_id}", "One request with its events.")
+def request_for_topic(request_id: int) -> Any:
+    events = [dict(row._mapping) for row in parts().requests.events(request_id)]
+    return {**_shown(pages.found_request(request_id)), "events": events}
+
+
+@operation("POST", "/requests", "Ask for a topic. Fields that are left out have the form's defaults.",
+           body={**dict.fromkeys(DEFAULTS, ANY_FIELD), "team": TEXT, "draft": FLAG}, required=["name", "description", "team"])  # fmt: skip
+def ask() -> Any:
+    given = body()
+    unknown = sorted(given.keys() - DEFAULTS.keys() - {"draft"})
+    if unknown:
+        raise BadRequest(f"There is no field {unknown[0][:40]}.")
+    values = {name: _field(given.get(name, default)) for name, default in DEFAULTS.items()}
+    team = next((each for each in parts().accounts.teams() if each.name == values["team"]), None)
+    if team is not None:
+        values["team"] = str(team.id)
+    return _shown(pages.found_request(pages.store_request(values, given.get("draft") is True)))
+
+
+def _field(value: Any) -> str:
+    """A form's text of a JSON value."""
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise BadRequest("Use text or whole numbers as fields.")
+    return str(value)[:10_000]
+
+
+@operation("POST", "/requests/{request_id}/comment", "Comment on a request.", body={"text": TEXT}, required=["text"])
+def comment(request_id: int) -> Any:
+    pages.comment_on(request_id, text_of(body(), "text").strip())
+    return request_for_topic(request_id)
+
+
+@operation("POST", "/requests/{request_id}/submit", "Hand in a draft.", body=SEEN, required=["version"])
+def submit(request_id: int) -> Any:
+    pages.submit_draft(request_id, whole_of(body(), "version"))
+    return request_for_topic(request_id)
+
+
+@operation("POST", "/requests/{request_id}/withdraw", "Take a request back.", body=SEEN, required=["version"])
+def withdraw(request_id: int) -> Any:
+    pages.withdraw_request(request_id, whole_of(body(), "version"))
+    return request_for_topic(request_id)
+
+
+@operation("POST", "/requests/{request_id}/approve", "Approve a request, and write the topic.",
+           body={**SEEN, "reason": TEXT}, required=["version"])  # fmt: skip
+def approve(request_id: int) -> Any:
+    pages.found_request(request_id)
+    given = body()
+    reason = text_of(given, "reason").strip()[:TEXT_CHARS_MAX]
+    parts().approval.approve(actor(), request_id, whole_of(given, "version"), reason)
+    return request_for_topic(request_id)
+
+
+@operation("POST", "/requests/{request_id}/reject", "Reject a request with a reason.",
+           body={**SEEN, "reason": TEXT}, required=["version", "reason"])  # fmt: skip
+def reject(request_id: int) -> Any:
+    given = body()
+    pages.reject_request(request_id, whole_of(given, "version"), text_of(given, "reason").strip()[:TEXT_CHARS_MAX])
+    return request_for_topic(request_id)
+
+
+@operation("POST", "/alerts/silences", "Silence alerts for a time.",
+           body={"rule": TEXT, "subject": TEXT, "reason": TEXT, "duration_ms": WHOLE},
+           required=["rule", "subject", "reason", "duration_ms"])  # fmt: skip
+def silence() -> Any:
+    given = body()
+    rule, subject, reason = (text_of(given, name).strip() for name in ("rule", "subject", "reason"))
+    duration_ms = whole_of(given, "duration_ms")
+    return {"id": parts().alerts.silence(actor(), rule, subject, reason, duration_ms, NAMES)}
+
+
+@operation("POST", "/alerts/silences/{silence_id}/end", "End a silence now.")
+def end_silence(silence_id: int) -> Any:
+    parts().alerts.end_silence(actor(), silence_id)
+    return {"id": silence_id}
+
+
+@operation("POST", "/apply", "Create and change topics, families and groups as `penstock apply` does.",
+           body={"declared": ANY, "prune": TEXTS, "dry_run": FLAG}, required=["declared"])  # fmt: skip
+def apply() -> Any:
+    given = body()
+    prune = given.get("prune", [])
+    if not isinstance(prune, list) or not all(isinstance(each, str) for each in prune):
+        raise BadRequest("prune: use a list of KIND/NAME.")
+    if not isinstance(given.get("declared"), dict):
+        raise BadRequest("declared: use the sections of `penstock export`.")
+    wanted = declared.parse(json.dumps(given["declared"]), "declared")
+    admin = parts().configuration.admin(account().name)
+    changes = declared.differences(admin, wanted, prune)
+    is_dry = given.get("dry_run") is True
+    if not is_dry and changes:
+        _refuse_growth(changes)
+        declared.apply(admin, changes)
+        noted = [f"{each.word} {each.kind} {each.name}" for each in changes[:NOTED_MAX]]
+        parts().log.note(actor(), "apply", f"{len(changes)} entries", None, {"changes": noted})
+    rows = [{"kind": each.kind, "name": each.name, "change": each.word, "fields": each.fields()} for each in changes]
+    return {"changes": rows, "applied": not is_dry}
+
+
+def _refuse_growth(changes: list[declared.DeclaredChange]) -> None:
+    """What `penstock apply` checks with the help of engines and of Kafka is left to it."""
+    for each in changes:
+        old, new = each.old or {}, each.new or {}
+        if each.kind == "topic" and not old and str(new.get("home", "engine")) != "engine":
+            raise InvalidForm({each.name: "Use `penstock topic create --home`, which asks Kafka."})
+        if (
+            each.kind == "topic"
+            and old
+            and new
+            and new["queues"] != old["queues"]
+            and len(parts().brokers.places()) > 1
+        ):
+            raise InvalidForm(
+                {each.name: "Use `penstock apply`, which looks at the backlog of groups with order by key."}
+            )

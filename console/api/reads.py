@@ -1,0 +1,131 @@
+"""Operations that change nothing."""
+
+from typing import Any
+
+from flask import request
+from werkzeug.exceptions import NotFound
+
+from common.admin import declared
+from common.config.definitions import ApplicationDefinition, TopicDefinition
+from common.names import is_name
+from console.api.operations import TEXT, WHOLE, document, number_of_query, operation
+from console.installation.processes import process_states
+from console.installation.queue_states import lags_of_topic, queue_states, total_lag
+from console.pages import charts
+from console.pages.topics import QUEUES_SHOWN
+from console.parts import parts
+from console.watching.alert_watch import shown_subject
+
+PAGE_MAX = 1_000
+PAGED = {"q": TEXT, "after": TEXT, "limit": WHOLE}
+
+
+@operation("GET", "/openapi.json", "This document.")
+def openapi() -> Any:
+    return document("1")
+
+
+def _page(kind: str) -> dict[str, Any]:
+    limit = max(1, number_of_query("limit", 50, PAGE_MAX))
+    text, after = request.args.get("q", "")[:249], request.args.get("after", "")
+    found = parts().configuration.names.page(kind, text, after, limit)
+    return {"names": found.names, "total": found.total, "after": found.after or None}
+
+
+@operation("GET", "/topics", "Names of topics, a page at a time.", PAGED)
+def topics() -> Any:
+    return _page("topic")
+
+
+@operation("GET", "/topics/{name}", "One topic: settings, version, owner, queues, groups with their lag.")
+def topic(name: str) -> Any:
+    found = parts().configuration.topic(name)
+    if found is None or not isinstance(found.definition, TopicDefinition):
+        raise NotFound(f"There is no topic {name[:249]} and no family for it.")
+    with parts().brokers.open() as opened:
+        queues, faults = queue_states(parts().brokers, opened, name, min(found.definition.queues, QUEUES_SHOWN))
+        lags, _ = lags_of_topic(parts().brokers, opened, name)
+    owner = parts().requests.owner_of(name)
+    return {
+        "name": name, "settings": found.definition.to_value(), "version": found.version,
+        "family": found.definition.family, "team": owner[1] if owner else None,
+        "description": owner[2] if owner else None, "queues": [each._asdict() for each in queues],
+        "groups": [each._asdict() for each in lags], "faults": faults,
+    }  # fmt: skip
+
+
+@operation("GET", "/groups", "Names of groups that are defined, a page at a time.", PAGED)
+def groups() -> Any:
+    return _page("group")
+
+
+@operation("GET", "/groups/{name}", "One group: settings, version, lag per queue.")
+def group(name: str) -> Any:
+    found = parts().configuration.group(name) if is_name(name) else None
+    with parts().brokers.open() as opened:
+        answer = parts().brokers.ask(opened, "lag", "queues", group=name, detail=True) if is_name(name) else None
+    if answer is None or (found is None and not answer.rows and not answer.faults):
+        raise NotFound(f"Group {name[:249]} is not defined and has never pulled.")
+    return {
+        "name": name, "settings": found.definition.to_value() if found else None,
+        "version": found.version if found else None, "queues": answer.rows, "faults": answer.faults,
+        "lag": total_lag(name, answer.rows).lag if answer.rows else None,
+    }  # fmt: skip
+
+
+@operation("GET", "/applications", "Names of applications, a page at a time.", PAGED)
+def applications() -> Any:
+    return _page("application")
+
+
+@operation("GET", "/applications/{name}", "One application, without its secrets.")
+def application(name: str) -> Any:
+    found = parts().configuration.application(name)
+    if found is None or not isinstance(found.definition, ApplicationDefinition):
+        raise NotFound(f"There is no application {name[:249]}.")
+    return {"name": name, "settings": found.definition.without_secrets(), "version": found.version}
+
+
+@operation("GET", "/map", "Brokers, and processes with what they have not applied yet.")
+def installation() -> Any:
+    return {
+        "brokers": [each._asdict() for each in parts().brokers.states()],
+        "processes": [each._asdict() for each in process_states(parts().configuration.admin("console"))],
+        "version": parts().configuration.view.version,
+    }
+
+
+@operation("GET", "/history", "Points of figures of a subject.", {"subject": TEXT, "names": TEXT, "range": TEXT})
+def history() -> Any:
+    return charts.chart_points()
+
+
+@operation("GET", "/alerts", "Open alerts, the latest that have ended, rules and silences.")
+def alerts() -> Any:
+    def shown(alert: Any) -> dict[str, Any]:
+        own = {name: value for name, value in vars(alert).items() if name not in ("open_key", "is_told")}
+        return {**own, "subject_in_words": shown_subject(alert.subject)}
+
+    return {
+        "open": [shown(each) for each in parts().alerts.open()],
+        "ended": [shown(each) for each in parts().alerts.resolved()],
+        "rules": [vars(each) for each in parts().alert_watch.rules()],
+        "silences": [each._asdict() for each in parts().alerts.silences()],
+    }
+
+
+@operation("GET", "/audit", "The newest records of actions.", {"q": TEXT, "before": WHOLE, "limit": WHOLE})
+def audit() -> Any:
+    before_id, limit = number_of_query("before", 0, 1 << 53), number_of_query("limit", 50, PAGE_MAX)
+    return {"records": parts().log.latest(request.args.get("q", "")[:100], before_id, max(1, limit))}
+
+
+@operation("GET", "/policy", "The policy for approval without a person.")
+def policy() -> Any:
+    value, version = parts().policy()
+    return {"policy": value.to_value(), "version": version}
+
+
+@operation("GET", "/export", "Topics, families and groups as `apply` takes them.", {"prefix": TEXT})
+def export() -> Any:
+    return declared.export(parts().configuration.admin("console"), request.args.get("prefix", "")[:249])

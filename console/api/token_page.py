@@ -1,0 +1,51 @@
+"""The page of the API: its operations, and the account's tokens."""
+
+from collections.abc import Mapping
+
+from flask import Blueprint, redirect, render_template, request
+from flask.typing import ResponseReturnValue
+
+from console.api.operations import OPERATIONS, role_of
+from console.errors import InvalidForm
+from console.parts import account, actor, form, parts
+from console.roles import ROLE_NAMES, Role
+
+blueprint = Blueprint("tokens", __name__)
+DAYS = (("30", "30 days"), ("90", "90 days"), ("365", "1 year"))
+
+
+@blueprint.get("/api")
+def index() -> ResponseReturnValue:
+    """The page."""
+    return _page({})
+
+
+def _page(faults: Mapping[str, str], status: int = 200, made: str = "") -> ResponseReturnValue:
+    own = account()
+    roles = [(name, name) for name in reversed(ROLE_NAMES) if Role.named(name) <= own.role]
+    rows = [(each, role_of(each)) for each in sorted(OPERATIONS, key=lambda each: (each.path, each.method))]
+    page = render_template(
+        "api.html", rows=rows, tokens=parts().tokens.of(own.id), roles=roles, days=DAYS, made=made, faults=faults,
+        values=form() if faults else {"days": "90"}, url=request.url_root.rstrip("/"), now_ms=parts().clock.now_ms(),
+    )  # fmt: skip
+    return page, status
+
+
+@blueprint.post("/api/tokens")
+def make() -> ResponseReturnValue:
+    """Make a token, and show it, this once."""
+    fields = form()
+    text, name = fields.get("days", ""), " ".join(fields.get("name", "").split())
+    days = int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0
+    try:
+        made = parts().tokens.make(actor(), account(), name, fields.get("role", ""), days)
+    except InvalidForm as error:
+        return _page(error.faults, 422)
+    return _page({}, made=made)
+
+
+@blueprint.post("/api/tokens/<int:token_id>/revoke")
+def revoke(token_id: int) -> ResponseReturnValue:
+    """End an own token."""
+    parts().tokens.revoke(actor(), account().id, token_id)
+    return redirect("/api", 303)
