@@ -1,0 +1,159 @@
+"""Watching in Chromium against a real Penstock: charts, an alert that fires and reaches a webhook, the API, the commands,
+and every page without serious findings of axe-core, light and dark.
+"""
+
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+import yaml
+from playwright.sync_api import expect
+
+from tests.e2e.console.axe import serious_findings
+from tests.e2e.running import RunningPenstock
+from tests.waiting import until
+
+PASSWORD = "a long password"
+SAMPLES_S_MAX = 60.0
+PATHS = (
+    "/", "/topics", "/topics/orders", "/topics/orders/messages", "/groups", "/groups/billing", "/applications", "/requests",
+    "/requests/1", "/requests/new", "/map", "/alerts", "/channels", "/api", "/policy", "/audit", "/people", "/account",
+)  # fmt: skip
+
+OPENED = ("/alerts", "/api", "/groups/billing", "/people")
+"""Pages whose folded parts are looked at, too; on the others they would be the same."""
+DARK = ("/", "/requests/1", "/map", "/alerts", "/channels")
+
+
+@pytest.fixture(scope="module")
+def page(browser, penstock: RunningPenstock):
+    """The administrator's window, after messages were sent and a group has fallen behind."""
+    link = until(lambda: re.search(r"^Console: (\S+)", penstock.told(), re.M), "the address")[1]
+    context = browser.new_context(base_url=link.partition("/link/")[0], viewport={"width": 1280, "height": 800})
+    opened = context.new_page()
+    faults: list[str] = []
+    opened.on("pageerror", lambda error: faults.append(str(error)))
+    opened.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+    opened.goto(link)
+    for name, value in {"name": "ada", "password": PASSWORD, "again": PASSWORD}.items():
+        opened.fill(f"#{name}", value)
+    opened.locator("button.main").click()
+    penstock.run("topic", "create", "orders")
+    lines = "\n".join(f'{{"order": {number}}}' for number in range(50)).encode()
+    assert penstock.call("send", "--topic", "orders", "--lines", "-q", data=lines).returncode == 0
+    assert penstock.call("pull", "orders", "--group", "billing", "--max", "10").returncode == 0
+    yield opened
+    assert faults == []
+    context.close()
+
+
+def points(page, subject: str, name: str) -> list[float]:
+    """The measured points of a figure."""
+    answer = page.request.get(f"/charts?subject={subject}&names={name}&range=15m").json()
+    return [value for value in answer["values"][0] if value is not None]
+
+
+def test_lag_is_sampled_from_the_engine_and_drawn(page):
+    until(lambda: 40 in points(page, "group:billing", "lag"), "the lag is sampled", SAMPLES_S_MAX)
+    until(lambda: any(value > 0 for value in points(page, "group:billing", "lag_s")), "in seconds", SAMPLES_S_MAX)
+    page.goto("/groups/billing?range=15m")
+    expect(page.locator(".plot canvas")).to_have_count(3)
+    page.get_by_text("In words").nth(1).click()
+    expect(page.locator(".chart").nth(1)).to_contain_text("40 messages at the end")
+    page.goto("/map?range=15m")
+    expect(page.locator(".chart", has_text="Free on the disk of main").locator("canvas")).to_be_visible()
+    assert points(page, "all", "in"), "the pages of metrics are read"
+
+
+def test_an_alert_fires_on_a_real_lag_and_the_policy_against_private_addresses_holds(page):
+    got: list[bytes] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            got.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(204)
+            self.end_headers()
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    page.goto("/channels")
+    page.fill("#name", "Operations")
+    page.fill("#target", f"http://127.0.0.1:{server.server_port}/hook")
+    page.get_by_role("button", name="Add the channel").click()
+    expect(page.locator("code.once")).to_be_visible()
+    page.goto("/alerts")
+    row = page.locator("tr", has_text="Age of the oldest message that a group")
+    row.get_by_text("Change").click()
+    row.locator("#threshold-lag").fill("1")
+    row.locator("#hold-lag").fill("0")
+    row.get_by_role("button", name="Save").click()
+    firing = page.locator("tr", has_text="Group billing is").locator(".firing")
+
+    def fires() -> bool:
+        page.goto("/alerts")
+        return firing.count() == 1
+
+    until(fires, "the alert fires", SAMPLES_S_MAX)
+    page.goto("/")
+    expect(page.get_by_text("1 alert:")).to_be_visible()
+
+    def refused() -> bool:
+        page.goto("/channels")
+        return page.get_by_text("webhooks go to public addresses").count() > 0
+
+    until(refused, "the notice is tried and refused", SAMPLES_S_MAX)
+    server.shutdown()
+    server.server_close()
+    assert got == []
+
+
+def test_a_token_of_the_page_reads_and_applies_and_the_command_agrees(page, penstock, tmp_path):
+    page.goto("/api")
+    page.get_by_text("Make a token").click()
+    page.fill("#name", "deploy")
+    page.get_by_role("button", name="Make it").click()
+    headers = {"Authorization": f"Bearer {page.locator('code.once').inner_text()}"}
+    program = page.context.browser.new_context(base_url=page.url.partition("/api")[0], extra_http_headers=headers)
+    declared = {"topics": {"payments": {"queues": 4, "durability": "fsync"}}}
+    assert program.request.post("/api/v1/apply", data={"declared": declared}).json()["applied"] is True
+    assert program.request.get("/api/v1/topics/payments").json()["settings"]["queues"] == 4
+    assert program.request.get("/api/v1/groups/billing").json()["lag"] == 40
+    program.close()
+    file = tmp_path / "topics.yaml"
+    file.write_bytes(penstock.call("export").stdout)
+    assert yaml.safe_load(file.read_text())["topics"]["payments"] == declared["topics"]["payments"]
+    assert penstock.call("apply", "-f", str(file), "--dry-run").returncode == 0
+
+
+def test_no_page_has_a_serious_finding_of_axe(page):
+    if page.request.get("/requests/1").status == 404:
+        page.goto("/requests/new")
+        page.fill("#name", "stock")
+        page.fill("#description", "Stock of the shop")
+        page.get_by_role("button", name="Ask for it").click()
+    found = {}
+    for path in PATHS:
+        page.goto(path)
+        if path in OPENED:
+            page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+        if findings := serious_findings(page):
+            found[path] = findings
+    page.emulate_media(color_scheme="dark")
+    for path in DARK:
+        page.goto(path)
+        if findings := serious_findings(page, "color-contrast"):
+            found[f"{path} dark"] = findings
+    page.emulate_media(color_scheme="light")
+    assert found == {}
+
+
+def test_no_page_of_watching_is_wider_than_a_phone(page):
+    page.set_viewport_size({"width": 390, "height": 800})
+    wide = []
+    for path in ("/groups/billing", "/topics/orders", "/map", "/alerts", "/channels", "/api"):
+        page.goto(path)
+        if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+            wide.append(path)
+    page.set_viewport_size({"width": 1280, "height": 800})
+    assert wide == []
