@@ -33,6 +33,9 @@ from console.pages import (
     sign_in,
     topics,
 )
+from console.pages import (
+    changes as topic_changes,
+)
 from console.parts import KEY, ConsoleParts, address, parts, signed_in
 from console.roles import Role
 from console.security.access import least_role
@@ -43,7 +46,7 @@ log = logging.getLogger("penstock.console")
 API_MODULES = (changes, reads)
 """They register the operations."""
 PAGES: tuple[ModuleType, ...] = (
-    health, sign_in, own, home, topics, groups, applications, requests, messages, map, charts, alerts,
+    health, sign_in, own, home, topics, groups, applications, requests, topic_changes, messages, map, charts, alerts,
     channels, policy, actions, people, token_page, operations,
 )  # fmt: skip
 FORM_BYTES_MAX, FORM_PARTS_MAX = 2 << 20, 200

@@ -36,8 +36,20 @@ class TopicApproval:
             RequestConflict: another decision was faster.
             ConfigError: it is approved, and the topic is not known to be written; `resume` tries again.
         """
+        request = self._requests.get(request_id)
+        if request is not None and request.base_version is not None:
+            self._check_base(request.topic, request.base_version)
         self._requests.move(actor, request_id, (REQUESTED, version), APPROVED, reason)
         self.apply(actor, request_id)
+
+    def _check_base(self, topic: str, base_version: int) -> None:
+        """Raise RequestConflict for a change of settings that are not the present ones any more; ConfigError."""
+        found = self._store.get("topic", topic)
+        if found is None or found.version != base_version:
+            raise RequestConflict(
+                f"Topic {topic} {'is gone' if found is None else 'was changed'} since this was asked for: look at the request "
+                "again, with its present settings."
+            )
 
     def apply(self, actor: Actor, request_id: int) -> None:
         """Write the topic of an approved request. Without one in this state nothing happens. Raises ConfigError."""
@@ -66,11 +78,26 @@ class TopicApproval:
 
     def _write(self, admin: Administrator, request: TopicRequest) -> int:
         """Create the topic and return its version. One that exists exactly as asked for is ours: the answer was lost."""
+        settings = TopicSettings(**request.settings)
+        if request.base_version is not None:
+            return self._change(admin, request, settings)
         try:
-            topics.create(admin, [request.topic], TopicSettings(**request.settings))
+            topics.create(admin, [request.topic], settings)
         except VersionConflict:
             found, version = topics.show(admin, request.topic)
             if _settings(found) != _settings(TopicDefinition.from_value(request.topic, request.settings)):
+                raise
+            return version
+        return topics.show(admin, request.topic)[1]
+
+    def _change(self, admin: Administrator, request: TopicRequest, settings: TopicSettings) -> int:
+        """Change the topic and return its version. One that has exactly these settings is ours: the answer was lost."""
+        try:
+            topics.set_topic(admin, request.topic, settings, request.base_version)
+        except VersionConflict:
+            found, version = topics.show(admin, request.topic)
+            wanted = TopicDefinition.from_value(request.topic, {**(request.base or {}), **request.settings})
+            if _settings(found) != _settings(wanted):
                 raise
             return version
         return topics.show(admin, request.topic)[1]

@@ -67,6 +67,26 @@ class TopicRequests:
             self._log.record(connection, actor, "ask for topic", f"request {made}", None, {**asked, "team": team_id})
             return made
 
+    def add_change(
+        self, actor: Actor, team_id: int, topic: str, reason: str, base: tuple[dict[str, Any], int], wanted: dict[str, Any]
+    ) -> int:  # fmt: skip
+        """Store a request for a change of settings, and return its id. Several may be open: the first that is applied wins.
+
+        Args:
+            base: the settings that the asker saw, and their version.
+        """
+        now_ms, asked = self._clock.now_ms(), {"name": topic, "description": reason}
+        row = {
+            "topic": topic, "team_id": team_id, "asker": actor.name, "asked": asked, "settings": wanted, "base": base[0],
+            "base_version": base[1], "state": REQUESTED, "version": 1, "created_ms": now_ms, "changed_ms": now_ms,
+        }  # fmt: skip
+        with self._database.write() as connection:
+            made = connection.execute(insert(requests).values(**row).returning(requests.c.id)).scalar_one()
+            self._event(connection, made, actor, REQUESTED, reason)
+            old = {name: base[0].get(name) for name in wanted}
+            self._log.record(connection, actor, "ask for change", f"request {made}", old, wanted)
+            return made
+
     def get(self, request_id: int) -> TopicRequest | None:
         with self._database.read() as connection:
             return _request(connection, request_id)
@@ -170,6 +190,8 @@ def _what_happened(connection: Connection, request_id: int) -> str:
 def _own(connection: Connection, request_id: int) -> None:
     found = _request(connection, request_id)
     assert found is not None
+    if found.base_version is not None:
+        return  # a change: the topic has its owner
     row = {"team_id": found.team_id, "description": found.asked["description"]}
     if connection.execute(update(owners).where(owners.c.topic == found.topic).values(**row)).rowcount == 0:
         connection.execute(insert(owners).values(topic=found.topic, **row))

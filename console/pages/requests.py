@@ -10,6 +10,7 @@ from werkzeug.exceptions import Forbidden, NotFound
 from common.config.errors import ConfigError
 from console.asking.disk_use import disk_use
 from console.asking.topic_approval import POLICY
+from console.asking.topic_change import ChangedSetting, compared
 from console.asking.topic_wish import DEFAULTS, TopicWish, name_fault, parse_wish
 from console.database.accounts import Team
 from console.database.topic_requests import (
@@ -108,15 +109,27 @@ def show(request_id: int) -> ResponseReturnValue:
 
 
 def _page(found: TopicRequest, fault: str = "", status: int = 200) -> ResponseReturnValue:
-    wish = TopicWish(**found.asked)
+    wish = TopicWish(**found.asked) if found.base_version is None else None
     own = account()
     is_party = own.role >= Role.OPERATOR or own.is_in(found.team_id) or own.name == found.asker
     return render_template(
-        "request.html", found=found, wish=wish, use=disk_use(wish), events=parts().requests.events(found.id),
+        "request.html", found=found, wish=wish, use=disk_use(wish) if wish is not None else None, events=parts().requests.events(found.id),
         settings=[(label(name), setting(name, value)) for name, value in found.settings.items()],
-        is_asker=own.name == found.asker, may_decide=own.role >= Role.OPERATOR, applied=_applied(found), fault=fault,
+        is_asker=own.name == found.asker,
+        change=comparison(found) if wish is None else None, may_decide=own.role >= Role.OPERATOR, applied=_applied(found), fault=fault,
         may_comment=own.role >= Role.OWNER and is_party,
     ), status  # fmt: skip
+
+
+def comparison(found: TopicRequest) -> tuple[list[ChangedSetting], bool]:
+    """The rows of a request for a change, and whether the topic has changed since it was asked for."""
+    shown = parts().configuration.topic(found.topic)
+    now = shown.definition.to_value() if shown is not None else None
+    base = found.base or {}
+    if found.state not in OPEN:
+        return compared(base, base, found.settings), False
+    is_moved = shown is not None and shown.version is not None and shown.version != found.base_version
+    return compared(base, now if is_moved else base, found.settings), is_moved
 
 
 @blueprint.get("/requests/<int:request_id>/applied")

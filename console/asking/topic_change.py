@@ -1,0 +1,101 @@
+"""A change of a topic: the form's fields in their units, the settings that differ, and the rows of a comparison. Pure."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from common.config.definitions import GRADES, TopicDefinition
+from common.config.definitions.topic import BODY_FORMATS, BUFFERS, DURABILITIES
+from common.config.errors import InvalidDefinition
+from common.config.setting import table_of
+from console.errors import InvalidForm
+from console.shown import label, setting
+
+HOUR_MS = 3_600_000
+NUMBERS: Mapping[str, tuple[str, int]] = {
+    "queues": ("queues", 1), "retention_hours": ("retention_ms", HOUR_MS), "rate_messages": ("rate_messages", 1),
+    "body_bytes_max": ("body_bytes_max", 1),
+}  # fmt: skip
+"""Field of the form → setting, and its stored units per unit of the field."""
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "durability": DURABILITIES, "grade": GRADES, "buffer": BUFFERS, "body_format": BODY_FORMATS,
+}  # fmt: skip
+REASON_CHARS_MAX = 1_000
+
+
+class ChangedSetting(NamedTuple):
+    """One row of a comparison: when it was asked for, now, and wanted, each as shown."""
+
+    name: str
+    base: str
+    now: str
+    wanted: str
+    is_moved: bool
+
+
+def fields_of(topic: TopicDefinition) -> dict[str, str]:
+    """The form's fields with the topic's present settings."""
+    numbers = {field: f"{getattr(topic, name) / units:g}" for field, (name, units) in NUMBERS.items() if units > 1}
+    numbers |= {field: str(getattr(topic, name)) for field, (name, units) in NUMBERS.items() if units == 1}
+    return {**numbers, **{name: getattr(topic, name) for name in CHOICES}}
+
+
+def parse_change(form: Mapping[str, str], topic: TopicDefinition) -> dict[str, Any]:
+    """The settings that the form changes, as the configuration stores them. Raises InvalidForm."""
+    faults: dict[str, str] = {}
+    wanted: dict[str, Any] = {}
+    present = fields_of(topic)
+    for field, (name, units) in NUMBERS.items():
+        text = form.get(field, "").strip().replace(",", "")
+        if text == present[field]:
+            continue
+        if not (text.isascii() and text.isdigit() and len(text) <= 15):
+            faults[field] = "Use a whole number."
+        else:
+            wanted[name] = int(text) * units
+            faults |= _faults_of(topic, field, name, wanted[name])
+    for name, choices in CHOICES.items():
+        if form.get(name, "") not in choices:
+            faults[name] = f"Choose one of {', '.join(choices)}."
+        elif form[name] != present[name]:
+            wanted[name] = form[name]
+    if wanted.get("queues", topic.queues) < topic.queues:
+        faults["queues"] = f"A topic keeps its queues: use {topic.queues:,} or more."
+    if not 1 <= len(form.get("reason", "").strip()) <= REASON_CHARS_MAX:
+        faults["reason"] = f"Say in 1 to {REASON_CHARS_MAX:,} characters what the change is for."
+    if not wanted and not faults:
+        faults[""] = "Nothing differs from the present settings."
+    if faults:
+        raise InvalidForm(faults)
+    try:
+        TopicDefinition.from_value(topic.name, {**topic.to_value(), **wanted})
+    except InvalidDefinition as error:
+        raise InvalidForm({"": "; ".join(error.faults)}) from error
+    return wanted
+
+
+def _faults_of(topic: TopicDefinition, field: str, name: str, value: int) -> dict[str, str]:
+    try:
+        TopicDefinition.check_settings(topic.name, {name: value})
+    except InvalidDefinition as error:
+        return {field: f"{error.faults[0]}."}
+    return {}
+
+
+def compared(
+    base: Mapping[str, Any], now: Mapping[str, Any] | None, wanted: Mapping[str, Any]
+) -> list[ChangedSetting]:  # fmt: skip
+    """Settings that the change is about, and those that have changed since it was asked for.
+
+    Args:
+        now: the topic's present settings; None: there is no such topic.
+    """
+    rows = []
+    for name, each in table_of(TopicDefinition).items():
+        default = each.type.stored(each.default)
+        was = base.get(name, default)
+        present = was if now is None else now.get(name, default)
+        new = wanted.get(name, present)
+        if name in wanted or present != was:
+            shown = (setting(name, value) for value in (was, present, new))
+            rows.append(ChangedSetting(label(name), *shown, present != was))
+    return rows

@@ -1,0 +1,90 @@
+"""Requests for a change of a topic: the form over the present settings, and a new base when the topic has changed since."""
+
+from collections.abc import Mapping
+
+from flask import Blueprint, redirect, render_template
+from flask.typing import ResponseReturnValue
+from werkzeug.exceptions import Forbidden, NotFound
+
+from common.config.definitions import TopicDefinition
+from console.asking.topic_change import CHOICES, fields_of, parse_change
+from console.database.topic_requests import REQUESTED
+from console.errors import InvalidForm, RequestConflict
+from console.pages.requests import found_request
+from console.parts import account, actor, form, may_use_topic, parts
+from console.roles import Role
+
+blueprint = Blueprint("changes", __name__)
+MOVED = "The topic was changed meanwhile: below are its present settings and what you wanted. Check it, then ask again."
+
+
+@blueprint.get("/topics/<name>/change", endpoint="form")
+def form_page(name: str) -> ResponseReturnValue:
+    """The form with the present settings."""
+    topic, version = _topic(name)
+    return _form_page(topic, version, fields_of(topic), {})
+
+
+def _form_page(
+    topic: TopicDefinition, version: int, values: Mapping[str, str], faults: Mapping[str, str], status: int = 200
+) -> ResponseReturnValue:
+    choices = {name: [(each, each) for each in options] for name, options in CHOICES.items()}
+    present = fields_of(topic)
+    shown = {"values": values, "faults": faults, "version": version, "present": present, "choices": choices}
+    return render_template("change_form.html", topic=topic, **shown), status
+
+
+@blueprint.post("/topics/<name>/change")
+def ask(name: str) -> ResponseReturnValue:
+    """Store a request for the change, unless the topic has changed since the form was made."""
+    topic, version = _topic(name)
+    fields = form()
+    if fields.get("version") != str(version):
+        return _form_page(topic, version, fields, {"": MOVED}, 409)
+    try:
+        wanted = parse_change(fields, topic)
+        team_id = _team_id(name)
+        reason = " ".join(fields.get("reason", "").split())
+        made = parts().requests.add_change(actor(), team_id, name, reason, (topic.to_value(), version), wanted)
+    except InvalidForm as error:
+        return _form_page(topic, version, fields, error.faults, 422)
+    return redirect(f"/requests/{made}", 303)
+
+
+@blueprint.post("/requests/<int:request_id>/rebase")
+def rebase(request_id: int) -> ResponseReturnValue:
+    """Keep what is wanted, and take the topic's present settings as what it changes."""
+    found = found_request(request_id)
+    if found.asker != account().name and account().role < Role.OPERATOR:
+        raise Forbidden("Only the one who asked and operators do this.")
+    if found.base_version is None:
+        raise RequestConflict("This request asks for a new topic.")
+    topic, version = _topic(found.topic)
+    text = form().get("version", "")
+    seen = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+    now = {"base": topic.to_value(), "base_version": version}
+    parts().requests.move(
+        actor(), request_id, (REQUESTED, seen), REQUESTED, "Checked against the present settings.", **now
+    )
+    return redirect(f"/requests/{request_id}", 303)
+
+
+def _topic(name: str) -> tuple[TopicDefinition, int]:
+    """The topic's own entry. Raises NotFound, Forbidden."""
+    found = parts().configuration.topic(name)
+    if found is None or not isinstance(found.definition, TopicDefinition) or found.version is None:
+        raise NotFound(f"Topic {name[:249]} has no entry of its own that can be read now.")
+    if not may_use_topic(name):
+        raise Forbidden("Only the team that owns the topic and operators ask for its change.")
+    return found.definition, found.version
+
+
+def _team_id(topic: str) -> int:
+    """The team that owns the topic, else one of the account's. Raises InvalidForm."""
+    owner = parts().requests.owner_of(topic)
+    if owner is not None:
+        return owner[0]
+    teams = account().teams or tuple(parts().accounts.teams())
+    if not teams:
+        raise InvalidForm({"": "Create a team first: requests belong to teams."})
+    return teams[0].id
