@@ -89,7 +89,9 @@ def mail_server(options: argparse.Namespace) -> MailServer | None:
     if options.smtp is None:
         return None
     password = os.environ.get(SMTP_VARIABLE, "")
-    return MailServer(*options.smtp, options.smtp_tls, options.smtp_user, password, options.smtp_from)
+    return MailServer(
+        options.smtp.host, options.smtp.port, options.smtp_tls, options.smtp_user, password, options.smtp_from
+    )
 
 
 def _is_public_url(text: str) -> bool:

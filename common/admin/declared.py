@@ -4,7 +4,7 @@ A declared entry has the settings of the file and the defaults of all others, so
 nothing. Entries that the file does not have stay as they are; they are deleted by name only.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import yaml
@@ -27,7 +27,8 @@ SECTIONS: Mapping[str, type[Definition]] = {
     "topics": TopicDefinition, "families": FamilyDefinition, "groups": GroupDefinition,
 }  # fmt: skip
 KINDS: Mapping[str, type[Definition]] = {each.kind: each for each in SECTIONS.values()}
-DELETES = {"topic": topics.delete, "family": families.delete, "group": groups.delete}
+DELETES: Mapping[str, Callable[[Administrator, str], None]] = {"topic": topics.delete, "group": groups.delete,
+}  # fmt: skip
 Declared = dict[str, dict[str, dict[str, Any]]]
 """Settings by kind and name."""
 
@@ -95,13 +96,17 @@ def _check_events(text: str) -> None:
     depth = 0
     for event in yaml.parse(text, Loader=yaml.CSafeLoader):
         if isinstance(event, yaml.AliasEvent):
-            raise ValueError(f"line {event.start_mark.line + 1}: aliases are not allowed: write the settings out")
+            raise ValueError(f"{_place(event)}: aliases are not allowed: write the settings out")
         if isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
             depth += 1
         elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
             depth -= 1
         if depth > DEPTH_MAX:
-            raise ValueError(f"line {event.start_mark.line + 1}: nested deeper than {DEPTH_MAX} levels")
+            raise ValueError(f"{_place(event)}: nested deeper than {DEPTH_MAX} levels")
+
+
+def _place(event: Any) -> str:
+    return f"line {event.start_mark.line + 1}"
 
 
 def _faults(definition: type[Definition], name: Any, settings: Any) -> list[str]:
@@ -128,7 +133,7 @@ def differences(admin: Administrator, wanted: Declared, prune: Iterable[str] = (
     """The changes that `apply` would make, by kind and name.
 
     Args:
-        prune: entries to delete where they exist, as `topic/NAME`, `family/NAME`, `group/NAME`.
+        prune: entries to delete where they exist, as `topic/NAME` or `group/NAME`.
     Raises:
         InvalidEntry: a name to prune is not of this form, or the file has it.
         StateConflict: a setting that can only grow would shrink, or one that is fixed would change.
@@ -143,8 +148,12 @@ def differences(admin: Administrator, wanted: Declared, prune: Iterable[str] = (
                 found.append(DeclaredChange(kind, name, old, new, version))
     for each in dict.fromkeys(prune):
         kind, _, name = each.partition("/")
-        if kind not in KINDS or not name or name in wanted.get(kind, {}):
-            raise InvalidEntry(f"prune {quoted(each)}: use KIND/NAME with {', '.join(KINDS)}, not an entry of the file")
+        if kind == FamilyDefinition.kind:
+            raise InvalidEntry(
+                f"prune {quoted(each)}: use `penstock topic delete`, which asks the engine for its topics"
+            )
+        if kind not in DELETES or not name or name in wanted.get(kind, {}):
+            raise InvalidEntry(f"prune {quoted(each)}: use topic/NAME or group/NAME, not an entry of the file")
         entry = admin.store.get(kind, name)
         if entry is not None:
             found.append(DeclaredChange(kind, name, entry.value, None, entry.version))
@@ -202,8 +211,13 @@ def apply(admin: Administrator, changes: Sequence[DeclaredChange]) -> None:
         elif each.new is None:
             DELETES[each.kind](admin, each.name)
         elif each.old is not None:
-            made = KINDS[each.kind].from_value(each.name, each.new)
-            verbs.change(admin, KINDS[each.kind], each.name, lambda old, made=made: made, each.version)
+            _replace(admin, each, each.new)
+
+
+def _replace(admin: Administrator, change: DeclaredChange, new: dict[str, Any]) -> None:
+    """Replace an entry that still has the version of the comparison. Raises VersionConflict."""
+    made = KINDS[change.kind].from_value(change.name, new)
+    verbs.change(admin, KINDS[change.kind], change.name, lambda old: made, change.version)
 
 
 def _is(change: DeclaredChange, kind: str, word: str) -> bool:

@@ -96,6 +96,6 @@ def compared(
         present = was if now is None else now.get(name, default)
         new = wanted.get(name, present)
         if name in wanted or present != was:
-            shown = (setting(name, value) for value in (was, present, new))
-            rows.append(ChangedSetting(label(name), *shown, present != was))
+            before, at_present, to = (setting(name, value) for value in (was, present, new))
+            rows.append(ChangedSetting(label(name), before, at_present, to, present != was))
     return rows

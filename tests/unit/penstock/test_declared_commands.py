@@ -83,7 +83,7 @@ def test_only_entries_that_are_named_are_deleted(run):
     assert "- topic plain" in done.stdout and "- group billing" in done.stdout and "gone" not in done.stdout
     left = json.loads(run("topic", "list", "-o", "json").stdout)
     assert sorted(each["name"] for each in left) == ["metrics.*", "orders"]
-    for wrong in ("topic/orders", "orders", "application/x", "topic/", "/"):
+    for wrong in ("topic/orders", "orders", "application/x", "family/metrics.*", "topic/", "/"):
         run("apply", "-f", "-", "--prune", wrong, input=small, code=2)
     assert "console" not in run("audit", "-o", "json").stdout
 
