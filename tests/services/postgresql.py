@@ -27,11 +27,17 @@ class PostgreSQL:
         return f"postgresql://postgres@/postgres?host={self._directory}"
 
     def _run(self, *command: str) -> "subprocess.Popen[bytes]":
-        user = {"user": self._as.pw_uid, "group": self._as.pw_gid, "extra_groups": []} if self._as else {}
         return subprocess.Popen(
-            [str(self._bin / command[0]), *command[1:]], cwd="/", env={"PATH": os.environ["PATH"], "LC_ALL": "C"},
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **user,
+            [*self._user(), str(self._bin / command[0]), *command[1:]], cwd="/",
+            env={"PATH": os.environ["PATH"], "LC_ALL": "C"}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
+
+    def _user(self) -> list[str]:
+        """The front of a command line that changes to the user, who may pass folders that only root may."""
+        if self._as is None:
+            return []
+        ids = [f"--reuid={self._as.pw_uid}", f"--regid={self._as.pw_gid}", "--clear-groups"]
+        return ["setpriv", *ids, "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search", "--"]
 
     def __enter__(self) -> "PostgreSQL":
         data = self._directory / "data"
