@@ -21,6 +21,9 @@ from console.pages import (
     applications,
     channels,
     charts,
+    dead_letters,
+    delayed,
+    group_actions,
     groups,
     health,
     home,
@@ -40,6 +43,7 @@ from console.parts import KEY, ConsoleParts, address, parts, signed_in
 from console.roles import Role
 from console.security.access import least_role
 from console.security.headers import add_headers
+from engine.client.admin import AdminError
 from engine.link.errors import LinkError
 
 log = logging.getLogger("penstock.console")
@@ -47,7 +51,7 @@ API_MODULES = (changes, reads)
 """They register the operations."""
 PAGES: tuple[ModuleType, ...] = (
     health, sign_in, own, home, topics, groups, applications, requests, topic_changes, messages, map, charts, alerts,
-    channels, policy, actions, people, token_page, operations,
+    channels, policy, actions, people, token_page, operations, group_actions, dead_letters, delayed,
 )  # fmt: skip
 FORM_BYTES_MAX, FORM_PARTS_MAX = 2 << 20, 200
 SESSION_S = 12 * 3_600
@@ -57,6 +61,10 @@ SAID = {
     "rule": "The rule is saved.",
     "silenced": "The alerts are silenced. They are still shown here.",
     "tested": "A test notice is on its way: see below.",
+    "reset": "The position was moved as the preview has shown. Messages in flight are delivered again.",
+    "paused": "Deliveries to the group stop within a second. Acknowledgements still count.",
+    "resumed": "Deliveries to the group go on.",
+    "cancelled": "The delayed message is cancelled.",
     "sent": "The message was sent and stored; this is it.",
 }
 STATUS: dict[type[Exception], tuple[int, str]] = {
@@ -69,6 +77,9 @@ STATUS: dict[type[Exception], tuple[int, str]] = {
     EntryNotFound: (404, "Not found"),
     ConfigError: (503, "The configuration store did not accept this"),
     LinkError: (503, "An engine does not answer"),
+    AdminError: (409, "The engine did not accept this"),
+    ConnectionError: (503, "An engine does not answer"),
+    TimeoutError: (503, "An engine does not answer"),
 }
 
 

@@ -25,6 +25,9 @@ from console.database.sessions import Sessions, SignedIn
 from console.database.topic_requests import TopicRequests
 from console.installation.broker_queries import BrokerQueries
 from console.installation.configuration import Configuration
+from console.installation.dead_letters import DeadLetters
+from console.installation.delayed_messages import DelayedMessages
+from console.installation.group_positions import GroupPositions
 from console.installation.stored_messages import StoredMessages
 from console.installation.trial_messages import TrialMessages
 from console.roles import Role
@@ -69,6 +72,9 @@ class ConsoleParts:
     notices: NoticeQueue
     courier: NoticeCourier
     tokens: ApiTokens
+    positions: GroupPositions
+    dead_letters: DeadLetters
+    delayed: DelayedMessages
 
     def policy(self) -> tuple[ApprovalPolicy, int]:
         """The policy in force and its version."""
@@ -106,6 +112,7 @@ def make_parts(
         history, sampler, states, AlertWatch(states, clock), notices,
         NoticeCourier(notices, WebhookSender(networks), MailSender(mail or MailServer()), url),
         ApiTokens(database, accounts, log, clock),
+        GroupPositions(brokers), DeadLetters(brokers), DelayedMessages(brokers),
     )  # fmt: skip
 
 
@@ -151,3 +158,8 @@ def may_use_topic(topic: str) -> bool:
         return True
     owner = parts().requests.owner_of(topic)
     return own.role >= Role.OWNER and owner is not None and own.is_in(owner[0])
+
+
+def may_use_topics(topics: list[str]) -> bool:
+    """Whether the account may act on a group that reads these topics: operators, and the team that owns all of them."""
+    return account().role >= Role.OPERATOR or (bool(topics) and all(may_use_topic(topic) for topic in topics))

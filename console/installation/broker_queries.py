@@ -127,6 +127,14 @@ class BrokerQueries:
                 raise LinkError(" ".join(opened.faults))
             yield JoinedLink(opened.links) if len(opened.links) > 1 else next(iter(opened.links.values()))
 
+    @contextmanager
+    def complete(self, timeout_s: float = LOOK_UP_TIMEOUT_S) -> Iterator[dict[str, AdminClient]]:
+        """Links to all engines by broker group, for changes. Raises LinkError when one is missing; nothing was changed."""
+        with self.open(timeout_s) as opened:
+            if opened.faults:
+                raise LinkError(" ".join(opened.faults))
+            yield opened.links
+
     def states(self) -> list[BrokerState]:
         """Every broker of every group, as it describes itself."""
         return [self._state(name, each) for name, addresses in self.places().items() for each in addresses]

@@ -52,17 +52,17 @@ class StoredMessages:
     def by_id(self, topic: str, shown_id: str) -> list[FoundMessage]:
         """The messages with an id: one, or more when a client used it again."""
         with self._queries.joined() as link:
-            return [_decoded(topic, each) for each in lookup.by_id(link, topic, shown_id)[:LIMIT_MAX]]
+            return [decoded(topic, each) for each in lookup.by_id(link, topic, shown_id)[:LIMIT_MAX]]
 
     def browse(self, topic: str, queue: int, offset: int, limit: int) -> list[FoundMessage]:
         """Messages of a queue from an offset on."""
         with self._queries.joined() as link:
-            return [_decoded(topic, each) for each in lookup.browse(link, topic, queue, offset, min(limit, LIMIT_MAX))]
+            return [decoded(topic, each) for each in lookup.browse(link, topic, queue, offset, min(limit, LIMIT_MAX))]
 
     def since(self, topic: str, from_ms: int, limit: int) -> list[FoundMessage]:
         """The first messages that were stored at or after a time, in the order of their times."""
         with self._queries.joined() as link:
-            return [_decoded(topic, each) for each in lookup.since(link, topic, from_ms, min(limit, LIMIT_MAX))]
+            return [decoded(topic, each) for each in lookup.since(link, topic, from_ms, min(limit, LIMIT_MAX))]
 
     def one(self, topic: str, queue: int, offset: int) -> FoundMessage | None:
         """The message at a place; None: there is none."""
@@ -70,7 +70,8 @@ class StoredMessages:
         return found[0] if found and found[0].offset == offset else None
 
 
-def _decoded(topic: str, stored: Stored) -> FoundMessage:
+def decoded(topic: str, stored: Stored) -> FoundMessage:
+    """Decode a message that an engine has stored."""
     message = decode_struct(Message, stored.message)
     return FoundMessage(
         topic, stored.queue, stored.offset, stored.id or "", stored.stored_at_ms, message.key or "", message.tag or "",

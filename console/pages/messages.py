@@ -1,7 +1,6 @@
 """Stored messages of a topic: found by id, by queue and offset, by time; shown as text, JSON or hex; a test message."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 from flask import Blueprint, Response, redirect, render_template, request
@@ -10,6 +9,7 @@ from werkzeug.exceptions import Forbidden, NotFound
 
 from common.errors import PenstockError
 from common.names import is_name
+from console.entries import OFFSET_MAX, QUEUE_MAX, TIME_RULE, time_ms, whole
 from console.installation.stored_messages import ID_CHARS_MAX, FoundMessage
 from console.parts import account, actor, form, may_use_topic, parts
 from console.shown import dump, visible
@@ -20,7 +20,6 @@ blueprint = Blueprint("messages", __name__)
 LIMIT = 50
 SHOWN_BYTES_MAX = 64 << 10
 TRIAL_BYTES_MAX = 1 << 20
-OFFSET_MAX = (1 << 63) - 1
 VIEWS = ("text", "json", "hex")
 NOT_YOURS = "Messages of this topic are for the team that owns it and for operators."
 FAILURES = (LinkError, AdminError, OSError)
@@ -29,7 +28,7 @@ FAILURES = (LinkError, AdminError, OSError)
 @blueprint.get("/topics/<name>/messages")
 def find(name: str) -> ResponseReturnValue:
     """The form, and what it finds."""
-    _check(name)
+    check_topic(name)
     asked = {field: request.args.get(field, "").strip() for field in ("by", "id", "queue", "offset", "from")}
     found: list[FoundMessage] | None = None
     fault = ""
@@ -53,38 +52,34 @@ def _search(name: str, asked: dict[str, str]) -> Callable[[], list[FoundMessage]
             return f"Give an id of 1 to {ID_CHARS_MAX} characters."
         return lambda: messages.by_id(name, asked["id"])
     if asked["by"] == "place":
-        queue, offset = _whole(asked["queue"], 10_000), _whole(asked["offset"], OFFSET_MAX)
+        queue, offset = whole(asked["queue"], QUEUE_MAX), whole(asked["offset"], OFFSET_MAX)
         if queue is None or offset is None:
             return "Give a queue and an offset as whole numbers from 0 on."
         return lambda: messages.browse(name, queue, offset, LIMIT)
     if asked["by"] == "time":
-        try:
-            at = datetime.fromisoformat(asked["from"])
-            from_ms = int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
-        except (ValueError, OverflowError):
-            return "Give a time in UTC as 2026-07-01T12:30."
-        return lambda: messages.since(name, max(0, from_ms), LIMIT)
+        from_ms = time_ms(asked["from"])
+        if from_ms is None:
+            return TIME_RULE
+        return lambda: messages.since(name, from_ms, LIMIT)
     return "Search by id, by queue and offset, or by time."
-
-
-def _whole(text: str, high: int) -> int | None:
-    plain = text.replace(",", "")
-    return int(plain) if plain.isascii() and plain.isdigit() and len(plain) < 20 and int(plain) <= high else None
 
 
 @blueprint.get("/topics/<name>/messages/<int:queue>/<int:offset>")
 def show(name: str, queue: int, offset: int) -> ResponseReturnValue:
     """One message."""
     message = _one(name, queue, offset)
-    chosen = request.args.get("view", "")
+    views = body_views(message, request.args.get("view", ""))
+    return render_template("message.html", name=name, message=message, **views)
+
+
+def body_views(message: FoundMessage, chosen: str) -> dict[str, Any]:
+    """The body in the chosen view, else in the first one that it has: JSON, text, hexadecimal."""
     texts = {"text": message.text, "json": message.json_text if len(message.body) <= SHOWN_BYTES_MAX else None}
     view = chosen if chosen in VIEWS else next((each for each in ("json", "text") if texts[each] is not None), "hex")
     shown = dump(message.body[: SHOWN_BYTES_MAX // 4]) if view == "hex" else texts[view]
     is_cut = len(message.body) > (SHOWN_BYTES_MAX // 4 if view == "hex" else SHOWN_BYTES_MAX)
-    return render_template(
-        "message.html", name=name, message=message, view=view, views=VIEWS, is_cut=is_cut,
-        shown=None if shown is None else visible(shown[:SHOWN_BYTES_MAX] if view != "hex" else shown),
-    )  # fmt: skip
+    text = None if shown is None else visible(shown[:SHOWN_BYTES_MAX] if view != "hex" else shown)
+    return {"view": view, "views": VIEWS, "is_cut": is_cut, "shown": text}
 
 
 @blueprint.get("/topics/<name>/messages/<int:queue>/<int:offset>/body")
@@ -98,7 +93,7 @@ def body(name: str, queue: int, offset: int) -> ResponseReturnValue:
 @blueprint.post("/topics/<name>/messages")
 def send(name: str) -> ResponseReturnValue:
     """Send a test message through a producer proxy."""
-    _check(name)
+    check_topic(name)
     text, key = form().get("body", ""), form().get("key", "").strip()[:256]
     data = text.replace("\r\n", "\n").encode(errors="replace")
     asked = dict.fromkeys(("by", "id", "queue", "offset", "from"), "")
@@ -120,7 +115,8 @@ def send(name: str) -> ResponseReturnValue:
     return redirect(f"/topics/{name}/messages/{result.queue}/{result.offset}?said=sent", 303)
 
 
-def _check(name: str) -> None:
+def check_topic(name: str) -> None:
+    """Raises NotFound, and Forbidden for an account that may not read the topic's messages."""
     if not is_name(name) or parts().configuration.topic(name) is None:
         raise NotFound(f"There is no topic {name[:249]}.")
     if not may_use_topic(name):
@@ -128,9 +124,9 @@ def _check(name: str) -> None:
 
 
 def _one(name: str, queue: int, offset: int) -> FoundMessage:
-    _check(name)
+    check_topic(name)
     found = None
-    if queue < 10_000 and offset <= OFFSET_MAX:
+    if queue < QUEUE_MAX and offset <= OFFSET_MAX:
         try:
             found = parts().messages.one(name, queue, offset)
         except AdminError as error:

@@ -30,13 +30,17 @@ class ScatteredError(Exception):
 
 
 class DeadLetterSelection(NamedTuple):
-    """Conditions on dead letters; None: any. `reason`: a part of it; since and until: time of dead-lettering."""
+    """Conditions on dead letters; None: any. `reason`: a part of it; since and until: time of dead-lettering.
+
+    `offsets`: in the dead-letter topic.
+    """
 
     cause: str | None = None
     reason: str | None = None
     topic: str | None = None
     since_ms: int | None = None
     until_ms: int | None = None
+    offsets: frozenset[int] | None = None
 
     def matches(self, letter: "DeadLetter") -> bool:
         """Whether the dead letter meets all conditions."""
@@ -47,6 +51,7 @@ class DeadLetterSelection(NamedTuple):
             and self.topic in (None, origin.get("topic"))
             and (self.since_ms is None or letter.stored_at_ms >= self.since_ms)
             and (self.until_ms is None or letter.stored_at_ms < self.until_ms)
+            and (self.offsets is None or letter.offset in self.offsets)
         )
 
 

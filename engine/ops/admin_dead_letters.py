@@ -15,6 +15,7 @@ from engine.ops.errors import RequestError
 
 UNKNOWN_GROUP = 103
 OFFSET_MAX = (1 << 63) - 1
+OFFSETS_MAX = 1_000
 _TEXTS = ("cause", "reason", "topic")
 _TIMES = ("since_ms", "until_ms")
 
@@ -103,7 +104,15 @@ def _choice(request: dict) -> DeadLetterSelection:
         raise RequestError("cause, reason, topic: use text")
     if any(value is not None and type(value) is not int for value in times.values()):
         raise RequestError("since_ms, until_ms: use Unix time in milliseconds")
-    return DeadLetterSelection(**texts, **times)
+    return DeadLetterSelection(**texts, **times, offsets=_offsets(request.get("offsets")))
+
+
+def _offsets(value: object) -> frozenset[int] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list) or len(value) > OFFSETS_MAX or not all(is_whole(at, 0, OFFSET_MAX) for at in value):
+        raise RequestError(f"offsets: use a list of at most {OFFSETS_MAX:,} offsets of the dead-letter topic")
+    return frozenset(value)
 
 
 def _after(request: dict) -> int:

@@ -1,9 +1,8 @@
 """`penstock group dead-letters`: list, redrive, purge.
 
-Each is a loop of small requests, so it can be stopped and started again at any time.
+The loops behind them: engine/client/dead_letters.py.
 """
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,13 +11,13 @@ import click
 
 from common.contract import Code
 from common.dead_letters import CAUSES
+from engine.client import dead_letters as verbs
+from engine.client.dead_letters import DeadLetterChoice
 from penstock.commands.exits import CommandError, CommandGroup
 from penstock.commands.instance import Instance, instance_options, note
 from penstock.commands.output import output_option, show_one, show_rows
 
 COLUMNS = ("offset", "died_ms", "cause", "reason", "attempts", "topic", "queue", "message_offset", "id", "key")
-FETCH_PAUSE_S = 0.05
-SETTLE_S_MAX = 30.0
 
 
 def choice_options(command: Any) -> Any:
@@ -71,7 +70,7 @@ def list_command(instance: Instance, name: str, limit: int, output: str, **choic
     with engines(instance) as links:
         for link in links:
             found: list[dict[str, Any]] = []
-            for answer in _walk(link, "dead_letters", name, choice):
+            for answer in verbs.pages(link, "dead_letters", name, DeadLetterChoice(**choice)):
                 found += answer["letters"]
                 if len(found) >= limit:
                     break
@@ -108,7 +107,7 @@ def redrive(instance: Instance, name: str, to: str | None, rate: int, output: st
     with engines(instance) as links:
         for link in links:
             unsettled = 0
-            for answer in _walk(link, "redrive", name, {**choice, "to": to}, rate):
+            for answer in verbs.pages(link, "redrive", name, DeadLetterChoice(**choice), rate, to=to):
                 count, unsettled = count + answer["count"], answer["unsettled"]
             if unsettled:
                 _wait_settled(link, name)
@@ -127,39 +126,24 @@ def purge(instance: Instance, name: str, yes: bool, output: str, **choice: Any) 
     if not yes:
         click.confirm(f"Delete dead letters of group {name}?", abort=True, err=True)
     with engines(instance) as links:
-        count = sum(answer["count"] for link in links for answer in _walk(link, "purge", name, choice))
+        chosen = DeadLetterChoice(**choice)
+        count = sum(answer["count"] for link in links for answer in verbs.pages(link, "purge", name, chosen))
     note(instance, "purge", "dead_letters", name, None, {"purged": count, **_said(choice)})
     show_one({"purged": count}, output)
+
+
+def _wait_settled(link: "_Link", name: str) -> None:
+    from engine.client.admin import AdminError
+
+    try:
+        verbs.wait_settled(link, name)
+    except AdminError as error:
+        raise CommandError(str(error)) from error
 
 
 def _said(choice: dict[str, Any]) -> dict[str, Any]:
     """The filters that were given, for the audit journal."""
     return {name: value for name, value in choice.items() if value is not None}
-
-
-def _walk(
-    link: "_Link", verb: str, group: str, choice: dict[str, Any], rate: int | None = None
-) -> Iterator[dict[str, Any]]:
-    """Ask an engine until all dead letters of the beginning have been seen."""
-    after, end = 0, None
-    while end is None or after < end:
-        answer = link.ask(verb, group=group, after=after, **choice)
-        yield answer
-        stuck = answer["next"] == after  # its records are being fetched from an old part of the log
-        after, end = answer["next"], answer["end"] if end is None else end
-        if rate and answer["count"]:
-            time.sleep(answer["count"] / rate)
-        elif stuck and after < end:
-            time.sleep(FETCH_PAUSE_S)
-
-
-def _wait_settled(link: "_Link", group: str) -> None:
-    until = time.monotonic() + SETTLE_S_MAX
-    # No dead letter is that old: the request sends nothing and returns how many copies are not durable yet.
-    while link.ask("redrive", group=group, until_ms=0)["unsettled"]:
-        if time.monotonic() > until:
-            raise CommandError("sent, but the copies are not durable yet: run the command again later")
-        time.sleep(FETCH_PAUSE_S)
 
 
 @contextmanager

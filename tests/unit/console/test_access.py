@@ -12,6 +12,8 @@ VALUES = {
     "request_id": 1,
     "user_id": 1,
     "token": "none",
+    "broker_group": "main",
+    "kind": "csv",
     "queue": 0,
     "offset": 0,
     "token_id": 1,

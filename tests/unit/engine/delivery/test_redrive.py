@@ -117,6 +117,12 @@ def test_only_what_the_choice_names_is_taken_and_the_rest_stays(world, choice, t
     assert {piece.attempt for piece in again} <= {1}
 
 
+def test_one_dead_letter_is_redriven_by_its_offset_and_the_others_stay(world):
+    bury(world, 3)
+    assert [letter.offset for letter in redrive_all(world, DeadLetterSelection(offsets=frozenset({1})))] == [1]
+    assert [letter.offset for letter in walk(world.letters.look)] == [0, 2]
+
+
 def test_purged_dead_letters_are_gone_also_after_a_restart(world):
     bury(world, 1_200)
     assert len(walk(world.letters.purge)) == 1_200

@@ -1,0 +1,31 @@
+"""Delayed messages of a topic: list and cancel."""
+
+from flask import Blueprint, redirect, render_template
+from flask.typing import ResponseReturnValue
+from werkzeug.exceptions import NotFound
+
+from console.installation.stored_messages import ID_CHARS_MAX
+from console.pages.messages import check_topic
+from console.parts import actor, form, parts
+
+blueprint = Blueprint("delayed", __name__)
+PAGE = 200
+
+
+@blueprint.get("/topics/<name>/delayed")
+def index(name: str) -> ResponseReturnValue:
+    """Pending messages, soonest first."""
+    check_topic(name)
+    rows, is_all = parts().delayed.pending(name, PAGE)
+    return render_template("delayed.html", name=name, rows=rows, is_all=is_all)
+
+
+@blueprint.post("/topics/<name>/delayed/cancel")
+def cancel(name: str) -> ResponseReturnValue:
+    """Cancel one message, or all coming rounds of a loop."""
+    check_topic(name)
+    shown_id = form().get("id", "")
+    if not 1 <= len(shown_id) <= ID_CHARS_MAX or not parts().delayed.cancel(name, shown_id):
+        raise NotFound("There is no such delayed message any more: it was delivered or cancelled.")
+    parts().log.note(actor(), "cancel delayed message", f"topic {name}", None, {"id": shown_id})
+    return redirect(f"/topics/{name}/delayed?said=cancelled", 303)
