@@ -27,6 +27,7 @@ from console.database.console_database import ConsoleDatabase
 from console.database.one_time_links import OneTimeLinks
 from console.installation.broker_queries import BrokerQueries
 from console.installation.configuration import Configuration
+from console.installation.live_tail import TAILS_MAX
 from console.options import FIRST, mail_server, parse
 from console.parts import ConsoleParts, make_parts
 from console.security.origins import Origins
@@ -34,7 +35,8 @@ from console.watching.watch import Watch
 
 log = logging.getLogger("penstock.console")
 DATABASE_VARIABLE = "PENSTOCK_CONSOLE_DATABASE"
-THREADS, CONNECTIONS_MAX = 8, 500
+PAGE_THREADS, CONNECTIONS_MAX = 8, 500
+THREADS = PAGE_THREADS + TAILS_MAX  # a live tail holds a thread
 HEADER_BYTES_MAX = 32 << 10
 RESUME_S = 5.0
 

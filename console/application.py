@@ -34,6 +34,7 @@ from console.pages import (
     policy,
     requests,
     sign_in,
+    tail,
     topics,
 )
 from console.pages import (
@@ -51,7 +52,7 @@ API_MODULES = (changes, reads)
 """They register the operations."""
 PAGES: tuple[ModuleType, ...] = (
     health, sign_in, own, home, topics, groups, applications, requests, topic_changes, messages, map, charts, alerts,
-    channels, policy, actions, people, token_page, operations, group_actions, dead_letters, delayed,
+    channels, policy, actions, people, token_page, operations, group_actions, dead_letters, delayed, tail,
 )  # fmt: skip
 FORM_BYTES_MAX, FORM_PARTS_MAX = 2 << 20, 200
 SESSION_S = 12 * 3_600

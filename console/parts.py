@@ -28,6 +28,7 @@ from console.installation.configuration import Configuration
 from console.installation.dead_letters import DeadLetters
 from console.installation.delayed_messages import DelayedMessages
 from console.installation.group_positions import GroupPositions
+from console.installation.live_tail import LiveTail
 from console.installation.stored_messages import StoredMessages
 from console.installation.trial_messages import TrialMessages
 from console.roles import Role
@@ -75,6 +76,7 @@ class ConsoleParts:
     positions: GroupPositions
     dead_letters: DeadLetters
     delayed: DelayedMessages
+    tail: LiveTail
 
     def policy(self) -> tuple[ApprovalPolicy, int]:
         """The policy in force and its version."""
@@ -112,7 +114,7 @@ def make_parts(
         history, sampler, states, AlertWatch(states, clock), notices,
         NoticeCourier(notices, WebhookSender(networks), MailSender(mail or MailServer()), url),
         ApiTokens(database, accounts, log, clock),
-        GroupPositions(brokers), DeadLetters(brokers), DelayedMessages(brokers),
+        GroupPositions(brokers), DeadLetters(brokers), DelayedMessages(brokers), LiveTail(brokers),
     )  # fmt: skip
 
 

@@ -1,14 +1,18 @@
 """Stored messages for pages: found by id, place or time, and decoded. Bodies are hostile text."""
 
 import json
+import time
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from common.contract import Message, decode_struct
+from common.filter.native import Filter
 from console.installation.broker_queries import BrokerQueries
 from engine.client import lookup
 from engine.client.lookup import Stored
 
 LIMIT_MAX = 100
+SCAN_MAX, SCAN_S_MAX, SCAN_PAGE = 50_000, 5.0, 2_000
 ID_CHARS_MAX = 256
 
 
@@ -43,6 +47,14 @@ class FoundMessage:
             return None
 
 
+class Matching(NamedTuple):
+    """Result of a filter's search. `stopped_ms`: stored when the last one that was read; None: all were read."""
+
+    found: list[FoundMessage]
+    read: int
+    stopped_ms: int | None
+
+
 class StoredMessages:
     """Look-ups over all engines. All raise LinkError, AdminError and OSError."""
 
@@ -63,6 +75,26 @@ class StoredMessages:
         """The first messages that were stored at or after a time, in the order of their times."""
         with self._queries.joined() as link:
             return [decoded(topic, each) for each in lookup.since(link, topic, from_ms, min(limit, LIMIT_MAX))]
+
+    def by_key(self, topic: str, key: str, from_ms: int, limit: int) -> list[FoundMessage]:
+        """The oldest messages with a key that were stored at or after a time."""
+        with self._queries.joined() as link:
+            return [decoded(topic, each) for each in lookup.by_key(link, topic, key, from_ms, min(limit, LIMIT_MAX))]
+
+    def matching(self, topic: str, wanted: Filter, from_ms: int, until_ms: int | None, limit: int) -> Matching:
+        """The oldest messages since a time that pass a filter; reads SCAN_MAX messages and SCAN_S_MAX at most."""
+        found: list[FoundMessage] = []
+        read, end, last_ms = 0, time.monotonic() + SCAN_S_MAX, from_ms
+        with self._queries.joined() as link:
+            for each in lookup.scan(link, topic, from_ms, SCAN_PAGE):
+                if until_ms is not None and each.stored_at_ms >= until_ms:
+                    break
+                if read >= SCAN_MAX or len(found) >= limit or time.monotonic() > end:
+                    return Matching(found, read, last_ms)
+                read, last_ms = read + 1, each.stored_at_ms
+                if wanted.passes(each.message):
+                    found.append(decoded(topic, each))
+        return Matching(found, read, None)
 
     def one(self, topic: str, queue: int, offset: int) -> FoundMessage | None:
         """The message at a place; None: there is none."""

@@ -1,4 +1,4 @@
-"""Stored messages of a topic: found by id, by queue and offset, by time; shown as text, JSON or hex; a test message."""
+"""Stored messages of a topic: found by id, key, queue and offset, time or filter; shown as text, JSON or hex; a test message."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,9 +8,12 @@ from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import Forbidden, NotFound
 
 from common.errors import PenstockError
+from common.filter.errors import FilterError
+from common.filter.expression import read_filter
+from common.filter.native import Filter
 from common.names import is_name
 from console.entries import OFFSET_MAX, QUEUE_MAX, TIME_RULE, time_ms, whole
-from console.installation.stored_messages import ID_CHARS_MAX, FoundMessage
+from console.installation.stored_messages import ID_CHARS_MAX, FoundMessage, Matching
 from console.parts import account, actor, form, may_use_topic, parts
 from console.shown import dump, visible
 from engine.client.admin import AdminError
@@ -20,6 +23,8 @@ blueprint = Blueprint("messages", __name__)
 LIMIT = 50
 SHOWN_BYTES_MAX = 64 << 10
 TRIAL_BYTES_MAX = 1 << 20
+FIELDS = ("by", "id", "queue", "offset", "from", "key", "since", "filter", "after", "before")
+KEY_BYTES_MAX = 4_096
 VIEWS = ("text", "json", "hex")
 NOT_YOURS = "Messages of this topic are for the team that owns it and for operators."
 FAILURES = (LinkError, AdminError, OSError)
@@ -29,10 +34,13 @@ FAILURES = (LinkError, AdminError, OSError)
 def find(name: str) -> ResponseReturnValue:
     """The form, and what it finds."""
     check_topic(name)
-    asked = {field: request.args.get(field, "").strip() for field in ("by", "id", "queue", "offset", "from")}
+    asked = {field: request.args.get(field, "").strip() for field in FIELDS}
     found: list[FoundMessage] | None = None
-    fault = ""
-    if asked["by"]:
+    fault, matching = "", None
+    if asked["by"] == "filter":
+        fault, matching = _match(name, asked)
+        found = matching.found if matching else None
+    elif asked["by"]:
         search = _search(name, asked)
         if isinstance(search, str):
             fault = search
@@ -41,7 +49,30 @@ def find(name: str) -> ResponseReturnValue:
                 found = search()
             except FAILURES as error:
                 fault = f"The search failed: {error}"
-    return render_template("messages.html", name=name, asked=asked, found=found, fault=fault, limit=LIMIT)
+    shown = {"name": name, "asked": asked, "found": found, "fault": fault, "matching": matching, "limit": LIMIT}
+    return render_template("messages.html", **shown)
+
+
+def _match(name: str, asked: dict[str, str]) -> tuple[str, Matching | None]:
+    """The form's fault or the engines', or the messages that match a filter."""
+    wanted = read_filter_text(asked["filter"])
+    times = {field: time_ms(asked[field]) if asked[field] else None for field in ("after", "before")}
+    if isinstance(wanted, str):
+        return wanted, None
+    if any(asked[field] and times[field] is None for field in times):
+        return TIME_RULE, None
+    try:
+        return "", parts().messages.matching(name, wanted, times["after"] or 0, times["before"], LIMIT)
+    except FAILURES as error:
+        return f"The search failed: {error}", None
+
+
+def read_filter_text(text: str) -> Filter | str:
+    """A filter of the language of groups, or its fault."""
+    try:
+        return Filter(read_filter(text).formula)
+    except FilterError as error:
+        return f"The filter has a fault {error}"
 
 
 def _search(name: str, asked: dict[str, str]) -> Callable[[], list[FoundMessage]] | str:
@@ -61,7 +92,15 @@ def _search(name: str, asked: dict[str, str]) -> Callable[[], list[FoundMessage]
         if from_ms is None:
             return TIME_RULE
         return lambda: messages.since(name, from_ms, LIMIT)
-    return "Search by id, by queue and offset, or by time."
+    if asked["by"] == "key":
+        since_ms = time_ms(asked["since"]) if asked["since"] else 0
+        if since_ms is None:
+            return TIME_RULE
+        if len(asked["key"].encode(errors="replace")) > KEY_BYTES_MAX:
+            return f"Give a key of at most {KEY_BYTES_MAX:,} bytes."
+        key = asked["key"].encode(errors="replace").decode()
+        return lambda: messages.by_key(name, key, since_ms, LIMIT)
+    return "Search by id, by key, by queue and offset, by time, or by a filter."
 
 
 @blueprint.get("/topics/<name>/messages/<int:queue>/<int:offset>")
@@ -96,7 +135,7 @@ def send(name: str) -> ResponseReturnValue:
     check_topic(name)
     text, key = form().get("body", ""), form().get("key", "").strip()[:256]
     data = text.replace("\r\n", "\n").encode(errors="replace")
-    asked = dict.fromkeys(("by", "id", "queue", "offset", "from"), "")
+    asked = dict.fromkeys(FIELDS, "")
     page: dict[str, Any] = {"name": name, "asked": asked, "found": None, "limit": LIMIT, "body": text, "key": key}
     if not 1 <= len(data) <= TRIAL_BYTES_MAX:
         fault = f"Write a body of 1 to {TRIAL_BYTES_MAX:,} bytes."

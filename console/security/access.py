@@ -60,6 +60,7 @@ ACCESS: Mapping[str, Role] = {
     "dead_letters.show": Role.OWNER,
     "dead_letters.redrive": Role.OWNER,
     "dead_letters.export": Role.OWNER,
+    "tail.live": Role.OWNER,
     "delayed.index": Role.OWNER,
     "delayed.cancel": Role.OWNER,
     "policy.form": Role.OPERATOR,

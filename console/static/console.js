@@ -1,4 +1,4 @@
-// Times in the viewer's zone, and "/" for the search field. Everything works without this file.
+// Times in the viewer's zone, "/" for the search field, the live tail. All but the tail works without this file.
 (() => {
   "use strict";
   const format = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
@@ -20,4 +20,58 @@
       }
     }
   });
+  const rowsMax = 200;
+  const startTail = (section) => {
+    const part = (name) => section.querySelector(`[data-tail-${name}]`);
+    const [button, state, rows, field] = ["button", "state", "rows", "field"].map(part);
+    const body = rows.querySelector("tbody");
+    let source = null;
+    const say = (text) => { state.textContent = text; };
+    const stop = (text) => {
+      if (source) source.close();
+      source = null;
+      button.textContent = "Start";
+      say(text);
+    };
+    const cell = (row, text, kind) => {
+      const made = row.insertCell();
+      made.textContent = text;
+      if (kind) made.className = kind;
+      return made;
+    };
+    const add = (message) => {
+      const row = body.insertRow(0);
+      const link = document.createElement("a");
+      link.href = `${section.dataset.messages}/${message.queue}/${message.offset}`;
+      link.textContent = `${message.queue} / ${message.offset.toLocaleString()}`;
+      cell(row, "").append(link);
+      cell(row, format.format(new Date(message.stored_ms)));
+      cell(row, message.key);
+      cell(row, message.tag);
+      cell(row, message.bytes.toLocaleString(), "n");
+      cell(row, message.body, "body");
+      while (body.rows.length > rowsMax) body.deleteRow(-1);
+    };
+    const start = () => {
+      const filter = field.querySelector("input").value.trim();
+      source = new EventSource(section.dataset.tail + (filter ? `?filter=${encodeURIComponent(filter)}` : ""));
+      button.textContent = "Stop";
+      rows.hidden = false;
+      say("Connecting …");
+      source.addEventListener("open", () => say(`New messages appear here, the newest first; the last ${rowsMax} stay.`));
+      source.addEventListener("message", (event) => add(JSON.parse(event.data)));
+      source.addEventListener("end", (event) => stop(JSON.parse(event.data).text));
+      source.addEventListener("error", () => {
+        if (source && source.readyState === EventSource.CLOSED) {
+          stop("The tail was refused: the filter has a fault, or too many tails are open.");
+        } else if (source) {
+          say("The connection is lost: trying again.");
+        }
+      });
+    };
+    button.addEventListener("click", () => (source ? stop("Stopped.") : start()));
+    button.hidden = field.hidden = false;
+    say("Shows messages of this topic as they are stored. Nothing is leased, and no group moves.");
+  };
+  document.querySelectorAll("[data-tail]").forEach(startTail);
 })();

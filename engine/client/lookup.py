@@ -68,11 +68,19 @@ def browse(link: Link, topic: str, queue: int, offset: int, limit: int) -> list[
 
 def since(link: Link, topic: str, from_ms: int, limit: int) -> list[Stored]:
     """The first `limit` messages of all queues stored at or after a time, in the order of their times."""
+    return list(islice(scan(link, topic, from_ms, limit), limit))
+
+
+def scan(link: Link, topic: str, from_ms: int, page: int) -> Iterator[Stored]:
+    """The messages of all queues stored at or after a time, in the order of their times, to the end at the first page.
+
+    Args:
+        page: about half the messages that are in memory at once.
+    """
     count = queues(link, topic)
-    # One page per queue is in memory at once, so pages are small: about twice the limit in all.
-    page = max(PAGE_LEAST, min(limit, 2 * limit // count))
-    found = (_read(link, ReadPosition(topic, queue, at_time_ms=from_ms), page) for queue in range(count))
-    return list(islice(merge(*found), limit))
+    # One page per queue is in memory at once, so pages are small.
+    least = max(PAGE_LEAST, min(page, 2 * page // count))
+    return merge(*(_read(link, ReadPosition(topic, queue, at_time_ms=from_ms), least) for queue in range(count)))
 
 
 def bounds(link: Link, topic: str) -> dict[int, tuple[int, int]]:
@@ -162,7 +170,7 @@ def _look_up(link: Link, op: int, from_ms: int, limit: int, **wanted: str) -> It
             raise AdminError(code, answer.decode("utf-8", "replace"))
         report, pieces = decode_look_up_answer(answer)
         for piece in pieces:
-            yield from _messages(piece)
+            yield from messages_of(piece)
         following = report["next"]
         if following is None:
             return
@@ -186,7 +194,7 @@ def _read(link: Link, position: ReadPosition, page: int = PAGE_MESSAGES) -> Iter
             raise AdminError(TIMEOUT, f"{where}: {empty} empty pages in a row: try again later")
         position = ReadPosition(position.topic, position.queue, offset=following)
         for piece in answer.pieces():
-            yield from _messages(piece)
+            yield from messages_of(piece)
 
 
 def _page(link: Link, position: ReadPosition, count: int) -> tuple[ReadReport, ReadAnswer]:
@@ -198,7 +206,8 @@ def _page(link: Link, position: ReadPosition, count: int) -> tuple[ReadReport, R
     return report, answer
 
 
-def _messages(piece: AnswerPiece) -> Iterator[Stored]:
+def messages_of(piece: AnswerPiece) -> Iterator[Stored]:
+    """The messages of a piece of an answer to a READ or a look-up."""
     for at, (id16, message) in enumerate(split_records(piece.records)):
         own = None if id16 is not None else find_names(message)[0]
         shown = show_id(id16) if id16 is not None else own.decode("utf-8", "replace") if own is not None else None

@@ -1,0 +1,120 @@
+"""Live tails: new messages of a topic as they are stored, for a bounded number of pages at once.
+
+A tail holds one thread of the server, so all of them together leave the pages their threads. It polls the engines by
+READs that wait; nothing is leased and no group moves.
+"""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from common.filter.native import Filter
+from common.placement import Placement, topic_hash
+from console.installation.broker_queries import BrokerQueries
+from console.installation.stored_messages import FoundMessage, decoded
+from engine.client import lookup
+from engine.client.admin import AdminClient, AdminError
+from engine.link.codes import OFFSET_OUT_OF_RANGE, OK, UNAVAILABLE, UNKNOWN_TOPIC
+from engine.link.operations import READ
+from engine.link.read import ReadAnswer, ReadPosition, ReadQuestion
+
+TAILS_MAX, TAILS_PER_ACCOUNT_MAX = 8, 2
+QUEUES_MAX = 256
+TAIL_S_MAX = 600.0
+WAIT_MS, PAUSE_S = 400, 0.2
+PAGE_MESSAGES, PAGE_BYTES = 50, 1 << 20
+GOOD = (OK, UNAVAILABLE, OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC)
+
+
+class TailPlaces:
+    """Counts the tails that run, by account and in all."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: Counter[str] = Counter()
+
+    def take(self, account: str) -> str:
+        """Take a place for an account; returns why there is none, or an empty text."""
+        with self._lock:
+            if self._running[account] >= TAILS_PER_ACCOUNT_MAX:
+                return f"You have {TAILS_PER_ACCOUNT_MAX} live tails open: close one first."
+            if self._running.total() >= TAILS_MAX:
+                return f"{TAILS_MAX} live tails are open in all: try again when one has ended."
+            self._running[account] += 1
+            return ""
+
+    def give_back(self, account: str) -> None:
+        with self._lock:
+            self._running[account] -= 1
+
+    @property
+    def count(self) -> int:
+        """The number of tails that run."""
+        return self._running.total()
+
+
+class LiveTail:
+    def __init__(self, queries: BrokerQueries) -> None:
+        self._queries = queries
+        self.places = TailPlaces()
+
+    def follow(self, topic: str, wanted: Filter | None) -> Iterator[list[FoundMessage]]:
+        """New messages that pass the filter, at least one list per second, which may be empty, for TAIL_S_MAX.
+
+        The caller closes the iterator early when its page has gone. Raises LinkError, AdminError and OSError.
+        """
+        end = time.monotonic() + TAIL_S_MAX
+        with self._links(topic) as (links, positions):
+            while time.monotonic() < end:
+                found: list[FoundMessage] = []
+                for name, link in links.items():
+                    if positions[name]:
+                        found += _step(link, topic, positions[name], wanted)
+                yield found
+                time.sleep(PAUSE_S)
+
+    @contextmanager
+    def _links(self, topic: str) -> Iterator[tuple[dict[str, AdminClient], dict[str, dict[int, int]]]]:
+        """Links, and per engine the end offset of each of its queues."""
+        names = list(self._queries.places())
+        placement, hashed = Placement(names), topic_hash(topic.encode())
+        with self._queries.complete() as links:
+            count = 0
+            for link in links.values():
+                try:
+                    count = max(count, lookup.queues(link, topic))
+                except AdminError as error:
+                    if error.code != UNKNOWN_TOPIC:
+                        raise
+            queues = range(min(count, QUEUES_MAX))
+            homes = {queue: names[placement.home(hashed, queue) if len(names) > 1 else 0] for queue in queues}
+            yield links, {name: _ends(links[name], topic, [q for q in queues if homes[q] == name]) for name in links}
+
+
+def _ends(link: AdminClient, topic: str, queues: list[int]) -> dict[int, int]:
+    if not queues:
+        return {}
+    answer = _read(link, ReadQuestion([ReadPosition(topic, queue) for queue in queues], 1, PAGE_BYTES))
+    return {queue: report.end_offset or 0 for queue, report in zip(queues, answer.reports, strict=True)}
+
+
+def _step(link: AdminClient, topic: str, offsets: dict[int, int], wanted: Filter | None) -> list[FoundMessage]:
+    """Read on in all queues of an engine; `offsets` moves."""
+    positions = [ReadPosition(topic, queue, offset=offset) for queue, offset in offsets.items()]
+    answer = _read(link, ReadQuestion(positions, PAGE_MESSAGES, PAGE_BYTES, WAIT_MS))
+    for queue, report in zip(list(offsets), answer.reports, strict=True):
+        if report.code not in GOOD:
+            raise AdminError(report.code, report.error or "the engine does not answer")
+        following = report.min_offset if report.code == OFFSET_OUT_OF_RANGE else report.next_offset
+        offsets[queue] = max(offsets[queue], following or 0)
+    stored = (each for piece in answer.pieces() for each in lookup.messages_of(piece))
+    return [decoded(topic, each) for each in stored if wanted is None or wanted.passes(each.message)]
+
+
+def _read(link: AdminClient, question: ReadQuestion) -> ReadAnswer:
+    code, payload = link.call(READ, question.encode())
+    if code != OK:
+        raise AdminError(code, payload.decode("utf-8", "replace"))
+    return ReadAnswer.decode(payload)
