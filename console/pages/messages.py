@@ -11,8 +11,10 @@ from common.errors import PenstockError
 from common.filter.errors import FilterError
 from common.filter.expression import read_filter
 from common.filter.native import Filter
+from common.ids import parse_id
 from common.names import is_name
 from console.entries import OFFSET_MAX, QUEUE_MAX, TIME_RULE, time_ms, whole
+from console.installation.message_trace import trace
 from console.installation.stored_messages import ID_CHARS_MAX, FoundMessage, Matching
 from console.parts import account, actor, form, may_use_topic, parts
 from console.shown import dump, visible
@@ -109,6 +111,16 @@ def show(name: str, queue: int, offset: int) -> ResponseReturnValue:
     message = _one(name, queue, offset)
     views = body_views(message, request.args.get("view", ""))
     return render_template("message.html", name=name, message=message, **views)
+
+
+@blueprint.get("/topics/<name>/messages/<int:queue>/<int:offset>/trace", endpoint="trace")
+def show_trace(name: str, queue: int, offset: int) -> ResponseReturnValue:
+    """The way of one message, as far as it is recorded."""
+    message = _one(name, queue, offset)
+    assigned = parse_id(message.id)
+    accepted_ms = int.from_bytes(assigned[:6], "big") if assigned is not None else None
+    found = trace(parts().brokers, name, queue, offset, message.stored_ms)
+    return render_template("trace.html", name=name, message=message, found=found, accepted_ms=accepted_ms)
 
 
 def body_views(message: FoundMessage, chosen: str) -> dict[str, Any]:

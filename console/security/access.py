@@ -41,6 +41,7 @@ ACCESS: Mapping[str, Role] = {
     "requests.retry": Role.OPERATOR,
     "messages.find": Role.OWNER,
     "messages.show": Role.OWNER,
+    "messages.trace": Role.OWNER,
     "messages.body": Role.OWNER,
     "messages.send": Role.OWNER,
     "alerts.index": Role.VIEWER,

@@ -60,7 +60,10 @@ def test_a_dead_letter_is_looked_at_exported_and_redriven(ada, penstock):
     expect(page.get_by_text("2 dead letters")).to_be_visible()
     page.locator("tbody a").first.click()
     expect(page.locator("pre")).to_contain_text(HOSTILE)
-    page.go_back()
+    page.get_by_role("link", name=f"{TOPIC} 0 / 0").click()
+    page.get_by_role("link", name="Trace").click()
+    expect(page.get_by_role("row", name=GROUP)).to_contain_text("dead-lettered")
+    page.goto(f"/groups/{GROUP}/dead-letters")
     with page.expect_download() as exported:
         page.get_by_role("link", name="Export as CSV").click()
     assert "'=HYPERLINK" in exported.value.path().read_text()
@@ -72,6 +75,8 @@ def test_a_dead_letter_is_looked_at_exported_and_redriven(ada, penstock):
     page.get_by_role("button", name="Redrive all that match the filter").click()
     expect(page.get_by_role("heading", name="No dead letters")).to_be_visible()
     assert [each["body"] for each in pull(penstock)] == ['=HYPERLINK("x")']
+    page.goto(f"/topics/{TOPIC}/messages/0/3/trace")
+    expect(page.get_by_role("row", name=GROUP)).to_contain_text("settled")
 
 
 def test_a_position_moves_as_the_preview_has_shown(ada, penstock):

@@ -1,0 +1,56 @@
+"""The state of a message in a group, from what the engine answers."""
+
+import pytest
+
+from console.installation.broker_queries import Answers, BrokerLinks
+from console.installation.message_trace import trace
+from engine.client.admin import AdminError
+
+
+class OneEngine:
+    """Stands for the engines: group `readers` has settled up to offset 5, and offset 2 of queue 0 is its dead letter."""
+
+    def __init__(self, in_flight: int = 0, knows_dead_letters: bool = True) -> None:
+        self._in_flight, self._knows = in_flight, knows_dead_letters
+
+    def open(self):
+        return self
+
+    def __enter__(self):
+        return BrokerLinks({"main": self}, [])
+
+    def __exit__(self, *_):
+        return None
+
+    def groups(self, opened, limit):
+        return ["readers", "strangers"][:limit]
+
+    def query(self, group):
+        rows = [{"queue": 0, "progress": 5, "in_flight": self._in_flight}] if group == "readers" else []
+        return Answers(rows, [])
+
+    def ask(self, *arguments, **options):
+        if len(arguments) > 1:
+            return self.query(options["group"])
+        if not self._knows:
+            raise AdminError(103, "unknown group")
+        letter = {"offset": 0, "queue": 0, "message_offset": 2, "cause": "rejected", "attempts": 3, "died_ms": 9}
+        return {"letters": [letter], "count": 1, "next": 1, "end": 1}
+
+
+@pytest.mark.parametrize(
+    ("offset", "in_flight", "state"),
+    [(2, 0, "dead-lettered"), (4, 0, "settled"), (5, 0, "waiting"), (7, 2, "open")],
+)
+def test_a_message_has_one_state_per_group_that_reads_its_queue(offset, in_flight, state):
+    found = trace(OneEngine(in_flight), "orders", 0, offset, 1)
+    assert [(each.group, each.state) for each in found.groups] == [("readers", state)]
+    assert found.groups[0].dead.get("broker_group") == ("main" if state == "dead-lettered" else None)
+
+
+def test_a_group_without_dead_letters_still_has_a_state():
+    assert [each.state for each in trace(OneEngine(knows_dead_letters=False), "orders", 0, 2, 1).groups] == ["settled"]
+
+
+def test_a_queue_that_no_group_has_read_has_no_rows():
+    assert trace(OneEngine(), "orders", 1, 0, 1).groups == []
