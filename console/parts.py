@@ -27,7 +27,7 @@ from console.installation.broker_queries import BrokerQueries
 from console.installation.configuration import Configuration
 from console.installation.dead_letters import DeadLetters
 from console.installation.delayed_messages import DelayedMessages
-from console.installation.group_positions import GroupPositions
+from console.installation.group_resets import GroupResets
 from console.installation.live_tail import LiveTail
 from console.installation.stored_messages import StoredMessages
 from console.installation.trial_messages import TrialMessages
@@ -73,7 +73,7 @@ class ConsoleParts:
     notices: NoticeQueue
     courier: NoticeCourier
     tokens: ApiTokens
-    positions: GroupPositions
+    positions: GroupResets
     dead_letters: DeadLetters
     delayed: DelayedMessages
     tail: LiveTail
@@ -114,7 +114,7 @@ def make_parts(
         history, sampler, states, AlertWatch(states, clock), notices,
         NoticeCourier(notices, WebhookSender(networks), MailSender(mail or MailServer()), url),
         ApiTokens(database, accounts, log, clock),
-        GroupPositions(brokers), DeadLetters(brokers), DelayedMessages(brokers), LiveTail(brokers),
+        GroupResets(brokers), DeadLetters(brokers), DelayedMessages(brokers), LiveTail(brokers),
     )  # fmt: skip
 
 

@@ -43,7 +43,7 @@ class DeadLetterRow(NamedTuple):
 class Redriven(NamedTuple):
     """Result of one step. `has_more`: dead letters of the choice are left, because the step's time was over."""
 
-    count: int
+    sent: int
     has_more: bool
 
 

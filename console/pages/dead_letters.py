@@ -70,12 +70,12 @@ def redrive(name: str) -> ResponseReturnValue:
     asked = _asked(form())
     if form().get("all") == "yes":
         done = parts().dead_letters.redrive(name, _choice(asked))
-        count, has_more, said = done.count, done.has_more, _choice(asked).given()
+        count, has_more, said = done.sent, done.has_more, _choice(asked).given()
     else:
         count, has_more = 0, False
         chosen = _chosen(request.form.getlist("place"))
         for broker_group, offsets in chosen.items():
-            count += parts().dead_letters.redrive(name, DeadLetterChoice(offsets=offsets), broker_group).count
+            count += parts().dead_letters.redrive(name, DeadLetterChoice(offsets=offsets), broker_group).sent
         said = {"places": [f"{group}/{at}" for group, offsets in chosen.items() for at in offsets]}
     record("redrive", "dead_letters", name, None, {"redriven": count, **said})
     return redirect(f"/groups/{name}/dead-letters?redriven={count}{'&more=1' if has_more else ''}", 303)
@@ -127,8 +127,8 @@ def _choice(asked: dict[str, str]) -> DeadLetterChoice:
             raise InvalidForm({field: TIME_RULE})
     if asked["cause"] and asked["cause"] not in CAUSES:
         raise InvalidForm({"cause": f"Choose one of {', '.join(CAUSES)}."})
-    texts = {field: asked[field] or None for field in ("topic", "cause", "reason")}
-    return DeadLetterChoice(**texts, since_ms=times["since"], until_ms=times["until"])
+    topic, cause, reason = (asked[field] or None for field in ("topic", "cause", "reason"))
+    return DeadLetterChoice(topic, cause, reason, times["since"], times["until"])
 
 
 def _chosen(places: list[str]) -> dict[str, list[int]]:

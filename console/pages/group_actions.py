@@ -14,7 +14,7 @@ from common.dead_letters import is_dead_letter_topic
 from common.names import is_name
 from console.entries import OFFSET_MAX, QUEUE_MAX, TIME_RULE, time_ms, whole
 from console.errors import InvalidForm
-from console.installation.group_positions import QueueMove, Target
+from console.installation.group_resets import QueueMove, Target
 from console.parts import account, actor, form, may_use_topics, parts
 from engine.client.admin import AdminError
 

@@ -19,7 +19,8 @@ WAIT_MS = 15_000
 PATHS = (
     "/", "/topics", "/topics/orders.created", "/topics/orders.created/messages", "/groups", "/groups/readers",
     "/applications", "/applications/shop", "/requests", "/requests/1", "/requests/new", "/map", "/policy", "/audit",
-    "/people", "/account",
+    "/people", "/account", "/groups/readers/reset?topic=orders.created&to=earliest", "/groups/readers/dead-letters",
+    "/topics/orders.created/delayed",
 )  # fmt: skip
 
 

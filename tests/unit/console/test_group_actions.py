@@ -6,7 +6,7 @@ from common.admin import groups, topics
 from common.admin.groups import GroupSettings
 from common.admin.topics import TopicSettings
 from console.entries import time_ms, whole
-from console.installation.group_positions import QueueMove
+from console.installation.group_resets import QueueMove
 from console.installation.live_tail import TAILS_MAX, TAILS_PER_ACCOUNT_MAX, LiveTail, TailPlaces
 from console.installation.stored_messages import FoundMessage
 from engine.link.errors import LinkError

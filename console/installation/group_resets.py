@@ -30,7 +30,7 @@ class QueueMove(NamedTuple):
         return max(0, self.old - self.new)
 
 
-class GroupPositions:
+class GroupResets:
     """Resets over all engines. All raise LinkError, AdminError and OSError."""
 
     def __init__(self, queries: BrokerQueries) -> None:
