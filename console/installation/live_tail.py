@@ -60,13 +60,14 @@ class LiveTail:
         self._queries = queries
         self.places = TailPlaces()
 
-    def follow(self, topic: str, wanted: Filter | None) -> Iterator[list[FoundMessage]]:
+    def follow(self, topic: str, queues: int, wanted: Filter | None) -> Iterator[list[FoundMessage]]:
         """New messages that pass the filter, at least one list per second, which may be empty, for TAIL_S_MAX.
 
-        The caller closes the iterator early when its page has gone. Raises LinkError, AdminError and OSError.
+        An engine that does not know the topic yet is read from its first message on. The caller closes the
+        iterator early when its page has gone. Raises LinkError, AdminError and OSError.
         """
         end = time.monotonic() + TAIL_S_MAX
-        with self._links(topic) as (links, positions):
+        with self._links(topic, queues) as (links, positions):
             while time.monotonic() < end:
                 found: list[FoundMessage] = []
                 for name, link in links.items():
@@ -76,21 +77,19 @@ class LiveTail:
                 time.sleep(PAUSE_S)
 
     @contextmanager
-    def _links(self, topic: str) -> Iterator[tuple[dict[str, AdminClient], dict[str, dict[int, int]]]]:
+    def _links(self, topic: str, count: int) -> Iterator[tuple[dict[str, AdminClient], dict[str, dict[int, int]]]]:
         """Links, and per engine the end offset of each of its queues."""
         names = list(self._queries.places())
         placement, hashed = Placement(names), topic_hash(topic.encode())
         with self._queries.complete() as links:
-            count = 0
-            for link in links.values():
-                try:
-                    count = max(count, lookup.queues(link, topic))
-                except AdminError as error:
-                    if error.code != UNKNOWN_TOPIC:
-                        raise
-            queues = range(min(count, QUEUES_MAX))
-            homes = {queue: names[placement.home(hashed, queue) if len(names) > 1 else 0] for queue in queues}
-            yield links, {name: _ends(links[name], topic, [q for q in queues if homes[q] == name]) for name in links}
+            homes = {
+                queue: names[placement.home(hashed, queue) if len(names) > 1 else 0]
+                for queue in range(min(count, QUEUES_MAX))
+            }
+            yield (
+                links,
+                {name: _ends(links[name], topic, [queue for queue in homes if homes[queue] == name]) for name in links},
+            )
 
 
 def _ends(link: AdminClient, topic: str, queues: list[int]) -> dict[int, int]:

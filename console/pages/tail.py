@@ -37,7 +37,11 @@ def live(name: str) -> ResponseReturnValue:
     composed.log.note(actor(), "live tail", f"topic {name}", None, {"filter": text})
     if refusal := composed.tail.places.take(own.name):
         raise TooManyRequests(refusal)
-    stream = _Stream(_events(composed, name, wanted, session.token), lambda: composed.tail.places.give_back(own.name))
+    found = composed.configuration.view.topic(name)
+    queues = found.queues if found is not None else 1
+    stream = _Stream(
+        _events(composed, (name, queues), wanted, session.token), lambda: composed.tail.places.give_back(own.name)
+    )
     return Response(stream, mimetype="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
@@ -61,10 +65,12 @@ class _Stream:
             self._events.close()
 
 
-def _events(composed: ConsoleParts, name: str, wanted: Filter | None, token: str) -> Generator[str, None, None]:
+def _events(
+    composed: ConsoleParts, topic: tuple[str, int], wanted: Filter | None, token: str
+) -> Generator[str, None, None]:
     yield "retry: 3000\nevent: open\ndata: {}\n\n"
     try:
-        for step, found in enumerate(composed.tail.follow(name, wanted)):
+        for step, found in enumerate(composed.tail.follow(*topic, wanted)):
             if step % CHECK_STEPS == CHECK_STEPS - 1 and composed.sessions.find(token) is None:
                 yield _event("end", {"text": "Your session has ended: sign in again."})
                 return

@@ -110,7 +110,7 @@ class Tailed(LiveTail):
     def __init__(self) -> None:
         self.places = TailPlaces()
 
-    def follow(self, topic, wanted):
+    def follow(self, topic, queues, wanted):
         yield []
         yield [FoundMessage(topic, 0, 7, "id", 1_700_000_000_000, HOSTILE, "", {}, HOSTILE.encode())]
         raise LinkError("the engine closed the link")
