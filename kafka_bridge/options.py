@@ -19,9 +19,7 @@ HELP = {
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """The options. Prints all faults and exits with 2 when they cannot be used."""
-    parser = ProcessParser(
-        prog="penstock kafka-bridge", description="Serve proxies that send to Kafka clusters."
-    )
+    parser = ProcessParser(prog="penstock kafka-bridge", description="Serve proxies that send to Kafka clusters.")
 
     def add(name: str, metavar: str, **settings: object) -> None:
         parser.add_argument(f"--{name}", metavar=metavar, help=HELP[name], **settings)  # type: ignore[arg-type]

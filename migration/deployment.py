@@ -30,7 +30,7 @@ from migration import dual_reads, effects
 from migration.entries import marks
 from migration.facts import IN_ENGINE, IN_KAFKA, MISSING, Facts, TopicFacts
 from migration.journals import PRODUCERS, journal_facts
-from migration.leftovers import DeadLetters, DelayedMessages
+from migration.leftovers import LeftDeadLetters, LeftDelayedMessages
 from migration.plan import DOUBLE_READ, DOUBLE_WRITE, MigrationPlan
 from migration.positions import CopiedTopic, KafkaEnds, kafka_ends, source_faults
 from migration.states import Do, PlanState
@@ -52,9 +52,11 @@ class EngineSide(Protocol):
 
     def backlog(self, topic: str, group: str) -> int: ...
 
-    def delayed(self, topic: str) -> DelayedMessages: ...
+    def delayed(self, topic: str) -> LeftDelayedMessages: ...
 
-    def dead_letters(self, topics: Collection[str], groups: Collection[str]) -> dict[str, tuple[DeadLetters, ...]]: ...
+    def dead_letters(
+        self, topics: Collection[str], groups: Collection[str]
+    ) -> dict[str, tuple[LeftDeadLetters, ...]]: ...
 
     def places(self, topic: CopiedTopic, rows: Sequence[SourceState]) -> dict[Partition, EnginePlace]: ...
 

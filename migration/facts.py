@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from migration.leftovers import DeadLetters, DelayedMessages
+from migration.leftovers import LeftDeadLetters, LeftDelayedMessages
 
 IN_KAFKA, IN_ENGINE, MISSING = "kafka", "engine", ""
 """Homes of a planned topic; MISSING: it has no entry in the configuration."""
@@ -80,8 +80,8 @@ class TopicFacts:
     copied_ends: tuple[int, ...] = ()
     faults: tuple[str, ...] = ()
     groups: tuple[GroupFacts, ...] = ()
-    delayed: DelayedMessages | None = None
-    dead: tuple[DeadLetters, ...] = ()
+    delayed: LeftDelayedMessages | None = None
+    dead: tuple[LeftDeadLetters, ...] = ()
 
     @property
     def behind_in(self) -> int | None:

@@ -27,14 +27,14 @@ class LeftoverLink(CopyLink, Protocol):
     def ask(self, verb: str, **options: object) -> dict: ...
 
 
-class DelayedMessages(NamedTuple):
+class LeftDelayedMessages(NamedTuple):
     """Attributes: last_due_ms: when the last of them is due; 0: there is none."""
 
     messages: int
     last_due_ms: int
 
 
-class DeadLetters(NamedTuple):
+class LeftDeadLetters(NamedTuple):
     """Dead letters of one group.
 
     Attributes:
@@ -46,7 +46,7 @@ class DeadLetters(NamedTuple):
     messages: int
 
 
-def delayed_messages(links: Sequence[LeftoverLink], topic: str) -> DelayedMessages:
+def delayed_messages(links: Sequence[LeftoverLink], topic: str) -> LeftDelayedMessages:
     """Delayed messages of a topic that wait, over all engines. Raises AdminError, OSError, LinkError."""
     count = last_ms = 0
     for link in links:
@@ -60,12 +60,12 @@ def delayed_messages(links: Sequence[LeftoverLink], topic: str) -> DelayedMessag
             rows, start = decode_listed(payload)
             count += len(rows)
             last_ms = max([last_ms, *(row["due_ms"] for row in rows)])
-    return DelayedMessages(count, last_ms)
+    return LeftDelayedMessages(count, last_ms)
 
 
 def dead_letters(
     links: Sequence[LeftoverLink], topics: Collection[str], groups: Collection[str]
-) -> dict[str, tuple[DeadLetters, ...]]:
+) -> dict[str, tuple[LeftDeadLetters, ...]]:
     """Dead letters by the topic to which they belong, of every group that has some.
 
     Args:
@@ -80,10 +80,10 @@ def dead_letters(
             group = known.get(name, group_of(name))
             for topic in topics:
                 counts[topic, group] = counts.get((topic, group), 0) + _count(link, group, topic)
-    found: dict[str, tuple[DeadLetters, ...]] = {}
+    found: dict[str, tuple[LeftDeadLetters, ...]] = {}
     for (topic, group), messages in sorted(counts.items()):
         if messages:
-            found[topic] = (*found.get(topic, ()), DeadLetters(group, topic, messages))
+            found[topic] = (*found.get(topic, ()), LeftDeadLetters(group, topic, messages))
     return found
 
 

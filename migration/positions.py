@@ -16,7 +16,7 @@ from engine.client.backlog import backlogs
 from engine.client.copied import CopyLink, accept, states
 from engine.client.dial import Hello
 from engine.link.copy import QUEUES_PER_REQUEST_MAX, SourceState
-from migration.leftovers import DeadLetters, DelayedMessages, dead_letters, delayed_messages
+from migration.leftovers import LeftDeadLetters, LeftDelayedMessages, dead_letters, delayed_messages
 from migration.tails import EnginePlace
 
 
@@ -126,11 +126,11 @@ class EnginePositions:
         """Messages of a topic that a group has not acknowledged; 0 where no engine has the topic. Raises AdminError."""
         return sum(each.messages for link in self._links for each in backlogs(link, topic, group))
 
-    def delayed(self, topic: str) -> DelayedMessages:
+    def delayed(self, topic: str) -> LeftDelayedMessages:
         """Delayed messages of a topic that wait. Raises AdminError."""
         return delayed_messages(self._links, topic)
 
-    def dead_letters(self, topics: Collection[str], groups: Collection[str]) -> dict[str, tuple[DeadLetters, ...]]:
+    def dead_letters(self, topics: Collection[str], groups: Collection[str]) -> dict[str, tuple[LeftDeadLetters, ...]]:
         """Dead letters by topic; see `leftovers.dead_letters`. Raises AdminError."""
         return dead_letters(self._links, topics, groups)
 

@@ -39,7 +39,7 @@ class KafkaCount(NamedTuple):
     kafka: int
 
 
-class Watch:
+class CutWatch:
     """Counts what Kafka has, in a thread, until `stop()`."""
 
     def __init__(self, desk: KafkaDesk) -> None:
@@ -77,7 +77,7 @@ def measure(rate: int) -> dict[str, str]:
         with desk.instance.prepared(settings) as target:
             active = threading.Event()
             active.set()
-            watch = Watch(desk)
+            watch = CutWatch(desk)
             load = PacedLoad(target, TOPIC, rate, THREADS, active)
             desk.command("migrate", "plan", str(plan), "--accept", "lone-replica")
             for step in STEPS:

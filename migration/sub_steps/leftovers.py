@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from migration.facts import Facts, Rules, TopicFacts
-from migration.leftovers import DeadLetters
+from migration.leftovers import LeftDeadLetters
 from migration.states import Answer, PlanState, Refuse
 from migration.sub_steps.sub_step import SHOWN_MAX, Decider, SubStep
 
@@ -28,7 +28,7 @@ def _delayed(state: PlanState, facts: Facts, rules: Rules) -> Answer:
     )
 
 
-def _dead(which: Callable[[str, TopicFacts], tuple[DeadLetters, ...]], why: str) -> Decider:
+def _dead(which: Callable[[str, TopicFacts], tuple[LeftDeadLetters, ...]], why: str) -> Decider:
     """The decision to refuse while there are dead letters of that kind."""
 
     def decide(state: PlanState, facts: Facts, rules: Rules) -> Answer:
@@ -45,11 +45,11 @@ def _dead(which: Callable[[str, TopicFacts], tuple[DeadLetters, ...]], why: str)
     return decide
 
 
-def _own(name: str, topic: TopicFacts) -> tuple[DeadLetters, ...]:
+def _own(name: str, topic: TopicFacts) -> tuple[LeftDeadLetters, ...]:
     return tuple(each for each in topic.dead if each.topic == name)
 
 
-def _hidden(name: str, topic: TopicFacts) -> tuple[DeadLetters, ...]:
+def _hidden(name: str, topic: TopicFacts) -> tuple[LeftDeadLetters, ...]:
     return tuple(each for each in topic.dead if each.topic != name)
 
 

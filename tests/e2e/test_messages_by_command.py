@@ -35,7 +35,10 @@ def background(penstock_up):
     started = []
 
     def start(*arguments: str) -> "subprocess.Popen[bytes]":
-        environment = {**os.environ, "PENSTOCK_DATA": str(penstock_up.data)}  # an option would be one of reply's program
+        environment = {
+            **os.environ,
+            "PENSTOCK_DATA": str(penstock_up.data),
+        }  # an option would be one of reply's program
         line = [*PENSTOCK, *arguments]
         started.append(subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment))
         return started[-1]

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = (
-    "common", "engine", "kafka_bridge", "producer_proxy", "consumer_proxy", "controller", "migration", "console", "pipeline", "penstock", "bench",
+    "common", "engine", "kafka_bridge", "producer_proxy", "consumer_proxy", "controller", "migration", "console",
+    "pipeline", "penstock", "bench",
 )  # fmt: skip
 
 

@@ -91,7 +91,9 @@ def test_a_double_read_that_is_rolled_back_and_cut_again_delivers_each_message_o
     assert home_of(home, "back") == "kafka:main"
     send(home, "back", range(100, 140))
     has(140)
-    assert {source for source, number in member.found if number >= 100} == {"kafka:main"}, "new messages go to Kafka again"
+    assert {source for source, number in member.found if number >= 100} == {"kafka:main"}, (
+        "new messages go to Kafka again"
+    )
     for command in ("verify", "cut"):
         migrate(home, command, "back")
     send(home, "back", range(140, 160))

@@ -11,7 +11,7 @@ from common.kafka.records import Partition
 from common.shared_reads import hidden_topic
 from migration.dual_read_fit import dual_read_faults
 from migration.errors import PlanRefused
-from migration.leftovers import DeadLetters
+from migration.leftovers import LeftDeadLetters
 from migration.plan import parse_plan
 from migration.recipes.course import PlanStep
 from migration.recipes.double_read import COURSES
@@ -190,7 +190,7 @@ def test_the_soak_waits_until_every_group_has_read_and_acknowledged_kafkas_side(
 def test_dead_letters_of_what_came_from_kafka_hold_the_end_back_because_their_hidden_topic_goes(world):
     go(world, *WAY)
     hidden = hidden_topic("workers", "orders")
-    world.dead = {hidden: (DeadLetters("workers", hidden, 2),)}
+    world.dead = {hidden: (LeftDeadLetters("workers", hidden, 2),)}
     with pytest.raises(PlanRefused, match=f"group workers has 2 dead letters of {hidden}: they came from Kafka"):
         go(world, "retire")
     assert world.state.step is PlanStep.SOAKING and world.entries("orders"), "nothing was ended"

@@ -9,7 +9,7 @@ from common.dead_letters import dead_letter_topic
 from engine.client.admin import AdminError
 from engine.link.codes import OK, UNKNOWN_TOPIC
 from migration.errors import PlanRefused
-from migration.leftovers import DeadLetters, DelayedMessages, dead_letters, delayed_messages
+from migration.leftovers import LeftDeadLetters, LeftDelayedMessages, dead_letters, delayed_messages
 from migration.recipes.course import PlanStep
 from tests.unit.migration.test_courses import World, go
 
@@ -45,8 +45,8 @@ class Engine:
 
 def test_delayed_messages_are_counted_over_pages_and_engines_that_know_the_topic():
     engines = [Engine({"orders": [5, 9, 7]}), Engine(), Engine({"orders": [8]})]
-    assert delayed_messages(engines, "orders") == DelayedMessages(4, 9)
-    assert delayed_messages(engines, "pay") == DelayedMessages(0, 0)
+    assert delayed_messages(engines, "orders") == LeftDelayedMessages(4, 9)
+    assert delayed_messages(engines, "pay") == LeftDelayedMessages(0, 0)
 
 
 def test_dead_letters_are_counted_by_topic_and_group_also_of_groups_with_the_longest_names():
@@ -56,8 +56,8 @@ def test_dead_letters_are_counted_by_topic_and_group_also_of_groups_with_the_lon
     ]
     found = dead_letters(engines, ["orders", "pay"], [LONG])
     assert found == {
-        "orders": (DeadLetters("billing", "orders", 3),),
-        "pay": (DeadLetters("billing", "pay", 1), DeadLetters(LONG, "pay", 1)),
+        "orders": (LeftDeadLetters("billing", "orders", 3),),
+        "pay": (LeftDeadLetters("billing", "pay", 1), LeftDeadLetters(LONG, "pay", 1)),
     }
     assert dead_letters(engines, ["other"], [LONG]) == {}
 
@@ -72,7 +72,7 @@ def moved():
 
 
 def test_a_rollback_is_refused_while_delayed_messages_wait_with_numbers_and_what_to_do(moved):
-    moved.delayed = {"orders": DelayedMessages(12, 1_700_000_000_000)}
+    moved.delayed = {"orders": LeftDelayedMessages(12, 1_700_000_000_000)}
     with pytest.raises(PlanRefused) as refused:
         go(moved, "rollback")
     told = str(refused.value)
@@ -89,7 +89,7 @@ def test_delayed_messages_that_are_sent_until_the_fence_are_seen_behind_it_and_t
     def turn_and_delay(seconds=0.1):
         turn(seconds)
         if any(each.fence is not None for each in moved.definitions().values()):
-            moved.delayed = {"pay": DelayedMessages(1, 1_700_000_000_000)}
+            moved.delayed = {"pay": LeftDelayedMessages(1, 1_700_000_000_000)}
 
     moved.turn = turn_and_delay
     with pytest.raises(PlanRefused, match="1 delayed messages of pay"):
@@ -98,7 +98,7 @@ def test_delayed_messages_that_are_sent_until_the_fence_are_seen_behind_it_and_t
 
 
 def test_a_rollback_is_refused_while_a_group_has_dead_letters_of_the_topics(moved):
-    moved.dead = {"orders": (DeadLetters("billing", "orders", 3),)}
+    moved.dead = {"orders": (LeftDeadLetters("billing", "orders", 3),)}
     with pytest.raises(PlanRefused) as refused:
         go(moved, "rollback")
     assert "group billing has 3 dead letters of orders" in str(refused.value)

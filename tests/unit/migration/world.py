@@ -18,7 +18,7 @@ from common.kafka.records import Partition
 from engine.link.copy import ForeignSource, QueueSource, SourceState
 from migration.deployment import Deployment
 from migration.entries import PlanStore
-from migration.leftovers import DelayedMessages
+from migration.leftovers import LeftDelayedMessages
 from migration.plan import parse_plan
 from migration.run import CourseRun
 
@@ -231,7 +231,7 @@ class World:
             ends=self.engine_ends,
             rebase=self.rebase,
             backlog=self.backlog,
-            delayed=lambda topic: self.delayed.get(topic, DelayedMessages(0, 0)),
+            delayed=lambda topic: self.delayed.get(topic, LeftDelayedMessages(0, 0)),
             dead_letters=self.dead_letters,
         )
         deployment = Deployment(admin, self.plan, lambda: self, engine, self.progress.append)

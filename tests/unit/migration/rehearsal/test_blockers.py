@@ -2,7 +2,7 @@
 
 from migration.facts import Facts, TopicFacts
 from migration.inventory import FoundGroup, FoundTopic
-from migration.leftovers import DelayedMessages
+from migration.leftovers import LeftDelayedMessages
 from migration.plan import parse_plan
 from migration.rehearsal.blockers import blockers
 from migration.run import rules_of
@@ -38,7 +38,9 @@ def test_faults_late_processes_and_open_transactions_are_told_of_every_recipe():
 
 def test_a_double_write_needs_journals_one_writer_and_no_delayed_messages():
     facts = Facts(
-        {"orders": TopicFacts(delayed=DelayedMessages(3, 1_000))}, producers=2, unjournaled=("p has no repair journal",)
+        {"orders": TopicFacts(delayed=LeftDelayedMessages(3, 1_000))},
+        producers=2,
+        unjournaled=("p has no repair journal",),
     )
     found = told("double_write", facts)
     assert "2 producer proxies write" in found[0] and found[1] == "p has no repair journal"
