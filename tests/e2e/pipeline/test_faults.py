@@ -11,6 +11,8 @@ from pipeline.proxy.pulls import PositionPulls
 from pipeline.proxy.topics import TopicQueue, queue_bounds
 from tests.waiting import until
 
+pytestmark = pytest.mark.slow
+
 MESSAGES = 400
 
 

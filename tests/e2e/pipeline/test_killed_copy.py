@@ -20,6 +20,8 @@ from pipeline.proxy.topics import queue_bounds
 from tests.services.spark import require_spark
 from tests.waiting import until
 
+pytestmark = pytest.mark.slow  # several sessions of Spark, each with a JVM of its own
+
 KILLS = int(os.environ.get("PENSTOCK_COPY_KILLS", "1"))
 PER_BATCH = 300
 MESSAGES = PER_BATCH * (2 + 3 * KILLS)
