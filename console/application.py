@@ -28,6 +28,7 @@ from console.pages import (
     health,
     home,
     map,
+    masking,
     messages,
     own,
     people,
@@ -53,6 +54,7 @@ API_MODULES = (changes, reads)
 PAGES: tuple[ModuleType, ...] = (
     health, sign_in, own, home, topics, groups, applications, requests, topic_changes, messages, map, charts, alerts,
     channels, policy, actions, people, token_page, operations, group_actions, dead_letters, delayed, tail,
+    masking,
 )  # fmt: skip
 FORM_BYTES_MAX, FORM_PARTS_MAX = 2 << 20, 200
 SESSION_S = 12 * 3_600
@@ -65,6 +67,8 @@ SAID = {
     "reset": "The position was moved as the preview has shown. Messages in flight are delivered again.",
     "paused": "Deliveries to the group stop within a second. Acknowledgements still count.",
     "resumed": "Deliveries to the group go on.",
+    "masked": "The rule counts from now on.",
+    "unmasked": "The rule is removed.",
     "cancelled": "The delayed message is cancelled.",
     "sent": "The message was sent and stored; this is it.",
 }

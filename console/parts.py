@@ -17,6 +17,7 @@ from console.database.action_log import ActionLog, Actor
 from console.database.alert_states import AlertState, AlertStates
 from console.database.api_tokens import ApiTokens
 from console.database.console_database import ConsoleDatabase
+from console.database.masking_rules import MaskingRules
 from console.database.notice_queue import NoticeQueue
 from console.database.one_time_links import OneTimeLinks
 from console.database.policies import ApprovalPolicies
@@ -32,6 +33,7 @@ from console.installation.live_tail import LiveTail
 from console.installation.stored_messages import StoredMessages
 from console.installation.trial_messages import TrialMessages
 from console.roles import Role
+from console.security.masking import Mask
 from console.security.origins import Origins
 from console.security.passwords import Passwords
 from console.security.sign_in_brake import SignInBrake
@@ -77,6 +79,7 @@ class ConsoleParts:
     dead_letters: DeadLetters
     delayed: DelayedMessages
     tail: LiveTail
+    masking: MaskingRules
 
     def policy(self) -> tuple[ApprovalPolicy, int]:
         """The policy in force and its version."""
@@ -115,6 +118,7 @@ def make_parts(
         NoticeCourier(notices, WebhookSender(networks), MailSender(mail or MailServer()), url),
         ApiTokens(database, accounts, log, clock),
         GroupResets(brokers), DeadLetters(brokers), DelayedMessages(brokers), LiveTail(brokers),
+        MaskingRules(database, log),
     )  # fmt: skip
 
 
@@ -160,6 +164,11 @@ def may_use_topic(topic: str) -> bool:
         return True
     owner = parts().requests.owner_of(topic)
     return own.role >= Role.OWNER and owner is not None and own.is_in(owner[0])
+
+
+def mask(topic: str) -> Mask:
+    """What the account does not see of a topic's messages."""
+    return parts().masking.mask(topic, account().role)
 
 
 def may_use_topics(topics: list[str]) -> bool:

@@ -109,6 +109,14 @@ policy = Table(
     Column("at_ms", BigInteger, nullable=False),
     Column("who", String(64), nullable=False),
 )
+masking_rules = Table(
+    "masking_rules",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("topics", String(249), nullable=False),  # with "*" and "?"
+    Column("field", String(300), nullable=False),
+    Column("role", String(16), nullable=False),  # the least one that sees the field
+)
 audit = Table(
     "audit",
     metadata,

@@ -29,6 +29,7 @@ class FoundMessage:
     tag: str
     properties: dict[str, str]
     body: bytes
+    is_masked: bool = False  # fields that the reader's role does not see are hidden
 
     @property
     def text(self) -> str | None:

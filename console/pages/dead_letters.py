@@ -19,7 +19,8 @@ from console.installation.stored_messages import FoundMessage
 from console.pages.actions import cell
 from console.pages.group_actions import checked_topics, record
 from console.pages.messages import body_views
-from console.parts import form, parts
+from console.parts import form, mask, parts
+from console.security.masking import HIDDEN, Mask
 from engine.client.dead_letters import DeadLetterChoice
 
 blueprint = Blueprint("dead_letters", __name__)
@@ -44,7 +45,7 @@ def index(name: str) -> ResponseReturnValue:
         rows, has_more, fault = [], False, " ".join(error.faults.values())
     redriven = whole(request.args.get("redriven", ""), OFFSET_MAX)
     return render_template(
-        "dead_letters.html", name=name, topics=topics, asked=asked, rows=rows, has_more=has_more, fault=fault,
+        "dead_letters.html", name=name, topics=topics, asked=asked, rows=_seen(rows), has_more=has_more, fault=fault,
         causes=CAUSES, redriven=redriven, is_part=request.args.get("more") == "1", limit=EXPORT_MAX,
     )  # fmt: skip
 
@@ -56,7 +57,7 @@ def show(name: str, broker_group: str, offset: int) -> ResponseReturnValue:
     found = parts().dead_letters.one(name, broker_group, offset) if offset <= OFFSET_MAX else None
     if found is None:
         raise NotFound("There is no such dead letter any more: it was redriven, acknowledged or deleted.")
-    row, message = found
+    (row,), message = _seen([found[0]]), mask(found[0].topic).of(found[1])
     return render_template(
         "dead_letter.html", name=name, row=row, message=message, properties=without_marks(message),
         **body_views(message, request.args.get("view", "")),
@@ -88,7 +89,8 @@ def export(name: str, kind: str) -> ResponseReturnValue:
     if kind not in ("csv", "jsonl"):
         raise NotFound("Export as csv or jsonl.")
     rows, _ = parts().dead_letters.oldest(name, _choice(_asked(request.args)), EXPORT_MAX)
-    values = (_values(row, message) for row, message in parts().dead_letters.messages(name, rows))
+    hidden = {topic: mask(topic) for topic in {row.topic for row in rows}}
+    values = (_values(hidden[row.topic], row, message) for row, message in parts().dead_letters.messages(name, rows))
     text = "".join(_csv(values) if kind == "csv" else (json.dumps(each) + "\n" for each in values))
     headers = {"Content-Disposition": f'attachment; filename="dead-letters.{kind}"'}
     record("export", "dead_letters", name, None, {"exported": len(rows)})
@@ -105,8 +107,20 @@ def _csv(values: Iterator[dict[str, Any]]) -> Iterator[str]:
     yield out.getvalue()
 
 
-def _values(row: DeadLetterRow, message: FoundMessage | None) -> dict[str, Any]:
-    found: dict[str, Any] = {name: value for name, value in row._asdict().items() if name != "first_ms"}
+def _seen(rows: list[DeadLetterRow]) -> list[DeadLetterRow]:
+    """The rows with the keys that the account sees."""
+    hidden = {topic: mask(topic) for topic in {row.topic for row in rows}}
+    return [_with_key(hidden[row.topic], row) for row in rows]
+
+
+def _with_key(hidden: Mask, row: DeadLetterRow) -> DeadLetterRow:
+    return row._replace(key=HIDDEN) if hidden.key and row.key else row
+
+
+def _values(hidden: Mask, row: DeadLetterRow, message: FoundMessage | None) -> dict[str, Any]:
+    shown = _with_key(hidden, row)._asdict()
+    found: dict[str, Any] = {name: value for name, value in shown.items() if name != "first_ms"}
+    message = message and hidden.of(message)
     found["properties"] = {} if message is None else without_marks(message)
     if message is None:
         return found

@@ -16,7 +16,7 @@ from common.names import is_name
 from console.entries import OFFSET_MAX, QUEUE_MAX, TIME_RULE, time_ms, whole
 from console.installation.message_trace import trace
 from console.installation.stored_messages import ID_CHARS_MAX, FoundMessage, Matching
-from console.parts import account, actor, form, may_use_topic, parts
+from console.parts import account, actor, form, mask, may_use_topic, parts
 from console.shown import dump, visible
 from engine.client.admin import AdminError
 from engine.link.errors import LinkError
@@ -29,6 +29,7 @@ FIELDS = ("by", "id", "queue", "offset", "from", "key", "since", "filter", "afte
 KEY_BYTES_MAX = 4_096
 VIEWS = ("text", "json", "hex")
 NOT_YOURS = "Messages of this topic are for the team that owns it and for operators."
+NO_SEARCH = "Keys or properties of this topic are masked for your role: search by id, by place or by time."
 FAILURES = (LinkError, AdminError, OSError)
 
 
@@ -39,7 +40,9 @@ def find(name: str) -> ResponseReturnValue:
     asked = {field: request.args.get(field, "").strip() for field in FIELDS}
     found: list[FoundMessage] | None = None
     fault, matching = "", None
-    if asked["by"] == "filter":
+    if asked["by"] in ("filter", "key") and mask(name).hides_search:
+        fault = NO_SEARCH
+    elif asked["by"] == "filter":
         fault, matching = _match(name, asked)
         found = matching.found if matching else None
     elif asked["by"]:
@@ -51,6 +54,9 @@ def find(name: str) -> ResponseReturnValue:
                 found = search()
             except FAILURES as error:
                 fault = f"The search failed: {error}"
+    if found is not None:
+        hidden = mask(name)
+        found = [hidden.of(each) for each in found]
     shown = {"name": name, "asked": asked, "found": found, "fault": fault, "matching": matching, "limit": LIMIT}
     return render_template("messages.html", **shown)
 
@@ -186,4 +192,4 @@ def _one(name: str, queue: int, offset: int) -> FoundMessage:
             raise LinkError(f"The engine does not answer: {error}") from error
     if found is None:
         raise NotFound(f"Queue {queue} of topic {name} has no message at offset {offset:,} (any more).")
-    return found
+    return mask(name).of(found)

@@ -11,8 +11,9 @@ from werkzeug.exceptions import TooManyRequests
 from common.filter.native import Filter
 from console.errors import InvalidForm
 from console.installation.stored_messages import FoundMessage
-from console.pages.messages import check_topic, read_filter_text
-from console.parts import ConsoleParts, account, actor, parts, signed_in
+from console.pages.messages import NO_SEARCH, check_topic, read_filter_text
+from console.parts import ConsoleParts, account, actor, mask, parts, signed_in
+from console.roles import Role
 from console.shown import visible
 from engine.client.admin import AdminError
 from engine.link.errors import LinkError
@@ -35,12 +36,15 @@ def live(name: str) -> ResponseReturnValue:
     own, composed, session = account(), parts(), signed_in()
     assert session is not None
     composed.log.note(actor(), "live tail", f"topic {name}", None, {"filter": text})
+    if wanted is not None and mask(name).hides_search:
+        raise InvalidForm({"filter": NO_SEARCH})
     if refusal := composed.tail.places.take(own.name):
         raise TooManyRequests(refusal)
     found = composed.configuration.view.topic(name)
     queues = found.queues if found is not None else 1
     stream = _Stream(
-        _events(composed, (name, queues), wanted, session.token), lambda: composed.tail.places.give_back(own.name)
+        _events(composed, (name, queues), wanted, session.token, own.role),
+        lambda: composed.tail.places.give_back(own.name),
     )
     return Response(stream, mimetype="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
@@ -66,18 +70,22 @@ class _Stream:
 
 
 def _events(
-    composed: ConsoleParts, topic: tuple[str, int], wanted: Filter | None, token: str
+    composed: ConsoleParts, topic: tuple[str, int], wanted: Filter | None, token: str, role: Role
 ) -> Generator[str, None, None]:
     yield "retry: 3000\nevent: open\ndata: {}\n\n"
     try:
+        hidden = composed.masking.mask(topic[0], role)
         for step, found in enumerate(composed.tail.follow(*topic, wanted)):
-            if step % CHECK_STEPS == CHECK_STEPS - 1 and composed.sessions.find(token) is None:
-                yield _event("end", {"text": "Your session has ended: sign in again."})
-                return
+            if step % CHECK_STEPS == CHECK_STEPS - 1:
+                session = composed.sessions.find(token)
+                if session is None:
+                    yield _event("end", {"text": "Your session has ended: sign in again."})
+                    return
+                hidden = composed.masking.mask(topic[0], session.account.role)
             if not found:
                 yield ": nothing new\n\n"  # tells whether the browser is still there
             for message in found:
-                yield _event("message", _shown(message))
+                yield _event("message", _shown(hidden.of(message)))
         yield _event("end", {"text": "The tail ends after 10 minutes: start it again to go on."})
     except (LinkError, AdminError, OSError) as error:
         yield _event("end", {"text": visible(f"The tail has ended: {error}")})

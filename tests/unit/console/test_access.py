@@ -19,6 +19,7 @@ VALUES = {
     "token_id": 1,
     "silence_id": 1,
     "channel_id": 1,
+    "rule_id": 1,
     "filename": "console.css",
 }
 
