@@ -27,8 +27,7 @@ SECTIONS: Mapping[str, type[Definition]] = {
     "topics": TopicDefinition, "families": FamilyDefinition, "groups": GroupDefinition,
 }  # fmt: skip
 KINDS: Mapping[str, type[Definition]] = {each.kind: each for each in SECTIONS.values()}
-DELETES: Mapping[str, Callable[[Administrator, str], None]] = {"topic": topics.delete, "group": groups.delete,
-}  # fmt: skip
+DELETES: Mapping[str, Callable[[Administrator, str], None]] = {"topic": topics.delete, "group": groups.delete}
 Declared = dict[str, dict[str, dict[str, Any]]]
 """Settings by kind and name."""
 

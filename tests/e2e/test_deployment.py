@@ -101,7 +101,7 @@ class Traffic:
 
 
 def wait_in_sync(machines: dict[str, Machine]) -> None:
-    command = ". /etc/penstock/cluster.conf; penstock broker list --config $PENSTOCK_CONFIG"
+    command = "set -a; . /etc/penstock/cluster.conf; penstock broker list"
     shown = [""]
 
     def is_in_sync() -> bool:
