@@ -22,7 +22,9 @@ BODY = json.dumps({"card": {"number": SECRET, "holder": "Ada"}, "items": [{"card
 
 
 def message(body=BODY, topic="orders"):
-    return FoundMessage(topic, 0, 0, "id-1", 1_700_000_000_000, f"key-{SECRET}", "", {"token": SECRET, "kind": "a"}, body)
+    return FoundMessage(
+        topic, 0, 0, "id-1", 1_700_000_000_000, f"key-{SECRET}", "", {"token": SECRET, "kind": "a"}, body
+    )
 
 
 def masked(*fields, body=BODY, role=Role.OWNER, topics="*", least=Role.ADMIN):
@@ -36,12 +38,16 @@ def test_a_path_hides_a_value_and_leaves_the_others():
     assert shown["items"][0]["card"]["number"] == SECRET
 
 
-@pytest.mark.parametrize("path", ["items.card.number", "items.0.card.number", "items.*.card.number", "**.number", "items.**"])
+@pytest.mark.parametrize(
+    "path", ["items.card.number", "items.0.card.number", "items.*.card.number", "**.number", "items.**"]
+)
 def test_paths_go_through_lists_and_any_depth(path):
     assert SECRET not in json.dumps(json.loads(masked(f"body.{path}").body)["items"])
 
 
-@pytest.mark.parametrize("body", [b"card=" + SECRET.encode(), b"\xff" + SECRET.encode(), b"[" * 100_000 + SECRET.encode()])
+@pytest.mark.parametrize(
+    "body", [b"card=" + SECRET.encode(), b"\xff" + SECRET.encode(), b"[" * 100_000 + SECRET.encode()]
+)
 def test_a_body_that_is_no_json_is_hidden_whole_by_a_rule_for_a_part_of_it(body):
     assert masked("body.card.number", body=body).body == HIDDEN.encode()
 
