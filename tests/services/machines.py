@@ -35,7 +35,7 @@ done
 mkdir -p var/lib/penstock var/lib/zookeeper etc/zookeeper/conf etc/systemd/system mnt/post
 mount --bind {own}/data var/lib/penstock
 mount --bind {post} mnt/post
-for folder in run tmp var/log; do mount -t tmpfs none $folder; done
+for folder in run var/log; do mount -t tmpfs none $folder; done
 for folder in {closed}; do chmod a+x .$folder; done
 echo "$HOSTS" >> etc/hosts
 cp {systemctl} usr/local/bin/systemctl
