@@ -12,11 +12,9 @@ import resource
 import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,9 +22,8 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.outcome import commit
-from bench.peers.kafka import HEAP, properties
-from bench.peers.kafka_node import UP, format_node, java_line, new_cluster_id, server_line
-from bench.peers.processes import free_ports, started
+from bench.peers.kafka import one_broker
+from bench.peers.kafka_node import java_line
 from bench.report import machine
 from common.kafka.base import ClusterAdmin, KafkaDriver, NewKafkaTopic, ProducerOptions, ReaderOptions
 from common.kafka.connection import KafkaConnection
@@ -48,20 +45,6 @@ JAVA_SETTINGS = ("acks=all", "enable.idempotence=true", "linger.ms=5", "batch.si
 class DriverCost(NamedTuple):
     cpu_us: float
     records_per_s: float
-
-
-@contextmanager
-def broker() -> Iterator[tuple[Path, str]]:
-    """A folder of its own and the address of a fresh broker."""
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-kafka-") as name:
-        folder = Path(name)
-        port, controller = free_ports(2)
-        settings = folder / "server.properties"
-        settings.write_text(properties(folder / "data", port, controller))
-        format_node(folder, settings, new_cluster_id(), HEAP)
-        with started("kafka", server_line(folder, settings, HEAP), folder) as process:
-            process.wait_for(UP, 180.0)
-            yield folder, f"127.0.0.1:{port}"
 
 
 def create(admin: ClusterAdmin, topic: str) -> None:
@@ -146,8 +129,8 @@ def _java(folder: Path, bootstrap: str, topic: str, size: int, count: int) -> tu
 def run(records: int, rounds: int, say: Callable[[str], None]) -> dict[tuple[str, str, int], list[DriverCost]]:
     """Costs by driver, direction and size."""
     costs: dict[tuple[str, str, int], list[DriverCost]] = {}
-    with broker() as (folder, bootstrap):
-        connection = KafkaConnection("bench", (bootstrap,), connect_timeout_s=60.0)
+    with one_broker() as broker:
+        connection = KafkaConnection("bench", (broker.address,), connect_timeout_s=60.0)
         drivers = [open_driver(name) for name in installed()]
         admin = drivers[0].admin(connection)
         for size in SIZES:
@@ -163,7 +146,7 @@ def run(records: int, rounds: int, say: Callable[[str], None]) -> dict[tuple[str
                     say(f"{driver.name}, {size} B: {sent.cpu_us:.2f} µs to produce, {read.cpu_us:.2f} µs to consume")
                 topic = f"{JAVA}-{size}-{number}"
                 create(admin, topic)
-                sent = produce_by_java(folder, bootstrap, topic, size, count * 5)
+                sent = produce_by_java(broker.folder, broker.address, topic, size, count * 5)
                 costs.setdefault((JAVA, "produce", size), []).append(sent)
                 say(f"{JAVA}, {size} B: {sent.cpu_us:.2f} µs to produce")
         admin.close()

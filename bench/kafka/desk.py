@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -13,9 +12,7 @@ from typing import Any
 
 from bench.errors import InstanceError
 from bench.instance import PENSTOCK, BenchInstance, up_in
-from bench.peers.kafka import HEAP, properties
-from bench.peers.kafka_node import UP, format_node, new_cluster_id, server_line
-from bench.peers.processes import free_ports, started
+from bench.peers.kafka import one_broker
 from common.config.opening import open_store
 from common.kafka.base import ClusterAdmin, NewKafkaTopic
 from common.kafka.connection import KafkaConnection
@@ -98,19 +95,11 @@ class KafkaDesk:
 @contextmanager
 def kafka_desk(*options: str) -> Iterator[KafkaDesk]:
     """A fresh broker and a fresh Penstock with its bridge; both are gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-kafka-") as name:
-        folder = Path(name)
-        port, controller = free_ports(2)
-        settings = folder / "server.properties"
-        settings.write_text(properties(folder / "kafka", port, controller))
-        format_node(folder, settings, new_cluster_id(), HEAP)
-        with started("kafka", server_line(folder, settings, HEAP), folder) as broker:
-            broker.wait_for(UP, 180.0)
-            with up_in(folder, *options) as instance:
-                desk = KafkaDesk(instance, f"127.0.0.1:{port}", broker.process.pid)
-                desk.command("kafka", "add", CLUSTER, "--bootstrap", desk.bootstrap)
-                wait_for(lambda: "kafka_bridge" in desk.pids, "the Kafka bridge")
-                yield desk
+    with one_broker() as broker, up_in(broker.folder, *options) as instance:
+        desk = KafkaDesk(instance, broker.address, broker.pid)
+        desk.command("kafka", "add", CLUSTER, "--bootstrap", desk.bootstrap)
+        wait_for(lambda: "kafka_bridge" in desk.pids, "the Kafka bridge")
+        yield desk
 
 
 def create_on(admin: ClusterAdmin, partitions: Mapping[str, int]) -> None:

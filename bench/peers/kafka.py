@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from bench.peers.driver import Driven, java_driver
 from bench.peers.kafka_node import UP, format_node, new_cluster_id, node_properties, server_line
@@ -14,6 +15,7 @@ from bench.peers.processes import free_ports, started
 from bench.peers.workloads import BATCHED, BATCHED_256, CONSUMED, OPEN, SINGLE, SINGLE_256, Shape
 
 HEAP = "1g"  # default of Kafka's scripts
+START_S_MAX = 180.0
 # The client library's defaults: batches of 16 KiB per partition, 5 ms of lingering, 32 MiB of memory.
 PIPELINE = Shape(loop="pipelined", threads=1, clients=1)
 SHAPES = {
@@ -26,18 +28,35 @@ SHAPES = {
 }
 
 
+class OneBroker(NamedTuple):
+    """A broker of its own, with a folder for what runs beside it."""
+
+    folder: Path
+    address: str
+    pid: int
+
+
 @contextmanager
-def running() -> Iterator[Driven]:
+def one_broker(more: str = "") -> Iterator[OneBroker]:
+    """A fresh broker with the documented configuration and `more` lines of it; gone after the block.
+
+    Its data is in `kafka` below its folder. Raises InstanceError.
+    """
     with tempfile.TemporaryDirectory(prefix="penstock-bench-kafka-") as name:
         folder = Path(name)
         port, controller_port = free_ports(2)
         settings = folder / "server.properties"
-        settings.write_text(properties(folder / "data", port, controller_port))
+        settings.write_text(properties(folder / "kafka", port, controller_port) + more)
         format_node(folder, settings, new_cluster_id(), HEAP)
         with started("kafka", server_line(folder, settings, HEAP), folder) as broker:
-            broker.wait_for(UP)
-            pids = {"broker": broker.process.pid}
-            yield Driven("kafka", pids, java_driver(folder), "kafka", f"127.0.0.1:{port}", SHAPES)
+            broker.wait_for(UP, START_S_MAX)
+            yield OneBroker(folder, f"127.0.0.1:{port}", broker.process.pid)
+
+
+@contextmanager
+def running() -> Iterator[Driven]:
+    with one_broker() as broker:
+        yield Driven("kafka", {"broker": broker.pid}, java_driver(broker.folder), "kafka", broker.address, SHAPES)
 
 
 def properties(data: Path, port: int, controller_port: int) -> str:

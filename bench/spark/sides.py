@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.instance import APPLIED_TIMEOUT_S, own
-from bench.peers.kafka import HEAP, properties
-from bench.peers.kafka_node import UP, format_node, new_cluster_id, server_line
-from bench.peers.processes import free_ports, started
+from bench.peers.kafka import one_broker
 from common.admin import applications, topics
 from common.admin.administrator import Administrator
 from common.config import open_store
@@ -72,19 +70,12 @@ def penstock_side(names: Sequence[str], queues: int = QUEUES) -> Iterator[SparkS
 @contextmanager
 def kafka_side() -> Iterator[SparkSide]:
     """One Kafka broker with its documented configuration; a topic is made by its first message."""
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-kafka-") as name:
-        folder = Path(name)
-        port, controller_port = free_ports(2)
-        settings = folder / "server.properties"
-        settings.write_text(f"{properties(folder / 'data', port, controller_port)}\nnum.partitions={QUEUES}\n")
-        format_node(folder, settings, new_cluster_id(), HEAP)
-        with started("kafka", server_line(folder, settings, HEAP), folder) as broker:
-            broker.wait_for(UP)
-            address = {"kafka.bootstrap.servers": f"127.0.0.1:{port}"}
-            yield SparkSide(
-                "kafka", address, address, ("subscribe", "topic"), "maxOffsetsPerTrigger",
-                ("key", "body AS value"), ("topic", "partition", "offset", "key", "value", "timestamp"),
-            )  # fmt: skip
+    with one_broker(f"num.partitions={QUEUES}\n") as broker:
+        address = {"kafka.bootstrap.servers": broker.address}
+        yield SparkSide(
+            "kafka", address, address, ("subscribe", "topic"), "maxOffsetsPerTrigger",
+            ("key", "body AS value"), ("topic", "partition", "offset", "key", "value", "timestamp"),
+        )  # fmt: skip
 
 
 def _address(facts: dict, name: str) -> str:
