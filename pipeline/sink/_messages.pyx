@@ -43,6 +43,20 @@ cdef class Memory:
         PyBuffer_Release(&self.view)
 
 
+cdef bint bounds(Memory validity, Memory offsets, int64_t at, int64_t* low, int64_t* high) except -1:
+    """Whether a value of a column of variable length is not null; its offsets are stored. They are not checked."""
+    if validity is not None:
+        if at >> 3 >= validity.size:
+            raise ValueError("validity ends before the row")
+        if not validity.data[at >> 3] >> (at & 7) & 1:
+            return False
+    if 4 * at + 8 > offsets.size:
+        raise ValueError("offsets end before the row")
+    low[0] = (<const int32_t*> offsets.data)[at]
+    high[0] = (<const int32_t*> offsets.data)[at + 1]
+    return True
+
+
 cdef class Text:
     """A text column."""
 
@@ -57,17 +71,9 @@ cdef class Text:
 
     cdef int64_t find(self, int64_t row, const uint8_t** start) except -2:
         """The size of the row's text, whose place is stored; -1 when it is null."""
-        cdef int64_t low, high
-        row += self.first
-        if self.validity is not None:
-            if row >> 3 >= self.validity.size:
-                raise ValueError("validity ends before the row")
-            if not self.validity.data[row >> 3] >> (row & 7) & 1:
-                return -1
-        if 4 * row + 8 > self.offsets.size:
-            raise ValueError("offsets end before the row")
-        low = (<const int32_t*> self.offsets.data)[row]
-        high = (<const int32_t*> self.offsets.data)[row + 1]
+        cdef int64_t low = 0, high = 0
+        if not bounds(self.validity, self.offsets, self.first + row, &low, &high):
+            return -1
         if low < 0 or high < low or high > self.data.size:
             raise ValueError("an offset is outside of the bytes")
         start[0] = self.data.data + low
@@ -89,17 +95,9 @@ cdef class Maps:
 
     cdef int64_t find(self, int64_t row, int64_t* start) except -2:
         """The number of the row's entries, the first of which is stored; -1 when the map is null."""
-        cdef int64_t low, high
-        row += self.first
-        if self.validity is not None:
-            if row >> 3 >= self.validity.size:
-                raise ValueError("validity ends before the row")
-            if not self.validity.data[row >> 3] >> (row & 7) & 1:
-                return -1
-        if 4 * row + 8 > self.offsets.size:
-            raise ValueError("offsets end before the row")
-        low = (<const int32_t*> self.offsets.data)[row]
-        high = (<const int32_t*> self.offsets.data)[row + 1]
+        cdef int64_t low = 0, high = 0
+        if not bounds(self.validity, self.offsets, self.first + row, &low, &high):
+            return -1
         if low < 0 or high < low:
             raise ValueError("offsets of entries fall")
         start[0] = low

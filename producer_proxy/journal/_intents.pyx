@@ -2,19 +2,15 @@
 """Encoding of the intents of one batch in one call. The reference is intents.py."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from producer_proxy.journal._block cimport BLOCK_HEAD, ENTRY_HEAD, begin_block, end_block, padded
 
 cdef extern from "crc32c.h" nogil:
-    uint32_t crc32c_extend(uint32_t crc, const void* data, size_t size)
     void crc32c_setup(int allow_instruction)
 
 cdef enum:
-    BLOCK_HEAD = 16
-    BLOCK_MAGIC = 0x4642
-    ENTRY = 1
-    ENTRY_HEAD = 16
-    VERSION = 1
     ID_SIZE = 16
 
 crc32c_setup(1)
@@ -26,6 +22,7 @@ def intents_of(uint64_t position, int64_t accepted_at_ms, messages):
     cdef uint64_t size = 0
     cdef bytes made
     cdef unsigned char* out
+    cdef unsigned char* end
     for destination, key, assigned_id, encoded in messages:
         name = (<str>destination.name).encode("ascii")
         bound = key if isinstance(key, bytes) else None
@@ -36,14 +33,10 @@ def intents_of(uint64_t position, int64_t accepted_at_ms, messages):
     for name, bound, assigned_id, encoded in parts:
         positions.append(position)
         # Bounds: `made` has the padded sizes of all blocks, and each call writes exactly its own.
-        size = write_block(out, position, accepted_at_ms, name, bound, assigned_id, encoded)
-        out += size
-        position += size
+        end = write_block(out, position, accepted_at_ms, name, bound, assigned_id, encoded)
+        position += <uint64_t>(end - out)
+        out = end
     return made, positions
-
-
-cdef inline uint64_t padded(uint64_t size) noexcept:
-    return (size + 7) & ~<uint64_t>7
 
 
 cdef inline uint64_t block_size(bytes name, bytes key, bytes assigned_id, bytes encoded) except 0:
@@ -57,35 +50,20 @@ cdef inline uint64_t block_size(bytes name, bytes key, bytes assigned_id, bytes 
     return size
 
 
-cdef uint64_t write_block(unsigned char* out, uint64_t position, int64_t accepted_at_ms, bytes name, bytes key,
-                          bytes assigned_id, bytes encoded) except 0:
-    """Write one block with its padding at `out`; returns its padded size."""
-    cdef uint64_t size = block_size(name, key, assigned_id, encoded), whole = padded(size)
-    cdef uint32_t size32 = <uint32_t>size, checksum
-    cdef uint16_t magic = BLOCK_MAGIC, name_size = <uint16_t>len(name)
-    cdef uint32_t key_size = 0 if key is None else <uint32_t>len(key)
-    cdef unsigned char* at = out + BLOCK_HEAD
-    memset(out, 0, BLOCK_HEAD)
-    memcpy(out + 4, &size32, 4)
-    memcpy(out + 8, &magic, 2)
-    out[10] = ENTRY
-    at[0], at[1] = VERSION, key is not None
-    memcpy(at + 2, &name_size, 2)
-    memcpy(at + 4, &key_size, 4)
-    memcpy(at + 8, &accepted_at_ms, 8)
-    at += ENTRY_HEAD
-    memcpy(at, PyBytes_AS_STRING(name), name_size)
-    at += name_size
+cdef unsigned char* write_block(unsigned char* out, uint64_t position, int64_t accepted_at_ms, bytes name, bytes key,
+                                bytes assigned_id, bytes encoded) except NULL:
+    """Write one block with its padding at `out`; returns its end."""
+    cdef uint32_t size = <uint32_t>block_size(name, key, assigned_id, encoded)
+    cdef const unsigned char* key_start = NULL
+    cdef uint32_t key_size = 0
+    cdef unsigned char* at
     if key is not None:
-        memcpy(at, PyBytes_AS_STRING(key), key_size)
-        at += key_size
+        key_start, key_size = <const unsigned char*>PyBytes_AS_STRING(key), <uint32_t>len(key)
+    at = begin_block(out, size, accepted_at_ms, name, key_start, key_size)
     at[0] = assigned_id is not None
     at += 1
     if assigned_id is not None:
         memcpy(at, PyBytes_AS_STRING(assigned_id), ID_SIZE)
         at += ID_SIZE
     memcpy(at, PyBytes_AS_STRING(encoded), len(encoded))
-    checksum = crc32c_extend(crc32c_extend(0, &position, 8), out + 4, size - 4)
-    memcpy(out, &checksum, 4)
-    memset(out + size, 0, whole - size)
-    return whole
+    return end_block(out, position, size)

@@ -15,20 +15,15 @@ from engine.client._append_request cimport NO_KEY, AppendItem, AppendRequest, Ap
 from engine.client._destination cimport Destination
 from engine.link.constants cimport ASSIGNED_ID_SIZE, CODE_OK, RECORD_HAS_ID
 
+from producer_proxy.journal._block cimport BLOCK_HEAD, ENTRY_HEAD, begin_block, crc32c_extend, end_block, padded
 from producer_proxy.journal.backlog import packed
 from producer_proxy.targets.base import MessageSlice
 from producer_proxy.targets.dual import DualDestination
 
 cdef extern from "crc32c.h" nogil:
-    uint32_t crc32c_extend(uint32_t crc, const void* data, size_t size)
     void crc32c_setup(int allow_instruction)
 
 cdef enum:
-    BLOCK_HEAD = 16                   # as in buffer/blocks.py
-    BLOCK_MAGIC = 0x4642
-    ENTRY = 1
-    ENTRY_HEAD = 16                   # as in buffer/entry.py
-    VERSION = 1
     MARK_SIZE = 8
     STORED_MARK_SIZE = 16
     SLOTS = 1024                      # as in buffer/ordering_keys.py
@@ -356,37 +351,19 @@ cdef inline uint32_t key_size(const AppendItem* item) noexcept:
     return 0 if item.key_size == NO_KEY else item.key_size
 
 
-cdef inline size_t padded(size_t size) noexcept:
-    return (size + 7) & ~<size_t>7
-
-
 cdef inline unsigned char* write_block(unsigned char* out, uint64_t position, int64_t accepted_at_ms, bytes name,
                                        const unsigned char* record, const AppendItem* item) noexcept:
     """Write the intent of one record with its padding at `out`; returns its end.
 
     The record's flags, assigned id and message have the same bytes in an append and in an entry.
     """
-    cdef uint32_t bytes_of_key = key_size(item), checksum
-    cdef uint16_t magic = BLOCK_MAGIC, name_size = <uint16_t>len(name)
-    cdef uint32_t size = BLOCK_HEAD + ENTRY_HEAD + name_size + bytes_of_key + item.size - RECORD_SIZE_SIZE
-    cdef unsigned char* at = out + BLOCK_HEAD
-    memset(out, 0, BLOCK_HEAD)
-    memcpy(out + 4, &size, 4)
-    memcpy(out + 8, &magic, 2)
-    out[10] = ENTRY
-    at[0], at[1] = VERSION, item.key_size != NO_KEY
-    memcpy(at + 2, &name_size, 2)
-    memcpy(at + 4, &bytes_of_key, 4)
-    memcpy(at + 8, &accepted_at_ms, 8)
-    at += ENTRY_HEAD
-    memcpy(at, PyBytes_AS_STRING(name), name_size)
-    at += name_size
-    if bytes_of_key:
+    cdef uint32_t bytes_of_key = key_size(item), encoded_size = item.size - RECORD_SIZE_SIZE
+    cdef uint32_t size = BLOCK_HEAD + ENTRY_HEAD + <uint32_t>len(name) + bytes_of_key + encoded_size
+    cdef const unsigned char* key = NULL
+    cdef unsigned char* at
+    if item.key_size != NO_KEY:
         # The message begins after the record's size, flags and assigned id.
-        memcpy(at, record + RECORD_SIZE_SIZE + 1 + (ASSIGNED_ID_SIZE if record[4] & RECORD_HAS_ID else 0) + item.key_at, bytes_of_key)
-        at += bytes_of_key
-    memcpy(at, record + RECORD_SIZE_SIZE, item.size - RECORD_SIZE_SIZE)
-    checksum = crc32c_extend(crc32c_extend(0, &position, 8), out + 4, size - 4)
-    memcpy(out, &checksum, 4)
-    memset(out + size, 0, padded(size) - size)
-    return out + padded(size)
+        key = record + RECORD_SIZE_SIZE + 1 + (ASSIGNED_ID_SIZE if record[4] & RECORD_HAS_ID else 0) + item.key_at
+    at = begin_block(out, size, accepted_at_ms, name, key, bytes_of_key)
+    memcpy(at, record + RECORD_SIZE_SIZE, encoded_size)
+    return end_block(out, position, size)
