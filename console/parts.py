@@ -167,7 +167,7 @@ def may_use_topic(topic: str) -> bool:
 
 
 def mask(topic: str) -> Mask:
-    """What the account does not see of a topic's messages."""
+    """The fields of a topic's messages that the account does not see."""
     return parts().masking.mask(topic, account().role)
 
 

@@ -115,7 +115,7 @@ def drawn(samples: list[KafkaCount], load: PacedLoad, spans: list[tuple[str, flo
 
 
 def _counts(at_s: list[float], samples: list[KafkaCount]) -> list[float]:
-    """How many of these ascending times lie before each sample."""
+    """For each sample, the number of these ascending times that lie before it."""
     counts, number = [], 0
     for sample in samples:
         while number < len(at_s) and at_s[number] <= sample.at_s:

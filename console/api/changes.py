@@ -136,7 +136,7 @@ def apply() -> Any:
 
 
 def _refuse_growth(changes: list[declared.DeclaredChange]) -> None:
-    """What `penstock apply` checks with the help of engines and of Kafka is left to it."""
+    """Checks that need engines or Kafka are made by `penstock apply` only, not here."""
     for each in changes:
         old, new = each.old or {}, each.new or {}
         if each.kind == "topic" and not old and str(new.get("home", "engine")) != "engine":

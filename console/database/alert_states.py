@@ -123,7 +123,7 @@ class AlertStates:
             connection.execute(update(alerts).where(_same(alert)).values(**now))
 
     def bounds(self) -> dict[str, dict[str, Any]]:
-        """What operators have set, by rule: version, is_on, threshold, hold_s."""
+        """The settings that operators have changed, by rule: version, is_on, threshold, hold_s."""
         with self._database.read() as connection:
             rows = [dict(row._mapping) for row in connection.execute(select(alert_rules))]
         return {row.pop("name"): row for row in rows}

@@ -24,7 +24,7 @@ class MaskingRules:
         return [MaskingRule(row.id, row.topics, row.field, Role.named(row.role)) for row in rows]
 
     def mask(self, topic: str, role: Role) -> Mask:
-        """What is hidden of a topic from a role now. Raises DatabaseUnavailable: without the rules nothing is shown."""
+        """The fields of a topic that a role does not see now. Raises DatabaseUnavailable: then nothing may be shown."""
         return mask_of(self.all(), topic, role)
 
     def add(self, actor: Actor, rule: MaskingRule) -> None:

@@ -27,7 +27,7 @@ ALERT, REQUEST, TEST = "alert.", "request.", "test"
 
 
 class NoticeChannel(NamedTuple):
-    """Where notices go: `target` is a URL or an address. `secret` signs those of a webhook."""
+    """A receiver of notices: a webhook, whose URL is `target` and whose key for signatures is `secret`, or a mail address."""
 
     id: int
     name: str

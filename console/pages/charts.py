@@ -55,7 +55,7 @@ def _now_s() -> int:
 
 
 def _shown(charts: Iterable[Chart]) -> dict[str, Any]:
-    """What `charts.html` needs."""
+    """The values of the template `charts.html`."""
     made = []
     for chart in charts:
         data = chart_data(parts().sampler, chart, _range(), _now_s())

@@ -93,8 +93,8 @@ NOTHING = Mask(False, False, (), ())
 
 
 def mask_of(rules: Iterable[MaskingRule], topic: str, role: Role) -> Mask:
-    """What these rules hide of a topic from a role. Dead letters of a group come from any topic: each rule counts."""
-    is_mixed = is_dead_letter_topic(topic)
+    """The fields of a topic that these rules hide from a role. For a topic of dead letters every rule counts."""
+    is_mixed = is_dead_letter_topic(topic)  # its messages come from any topic
     fields = [rule.field for rule in rules if role < rule.role and (is_mixed or fnmatchcase(topic, rule.topics))]
     if not fields:
         return NOTHING

@@ -18,7 +18,7 @@ TLS_KINDS = ("starttls", "tls", "none")
 
 @dataclass(frozen=True)
 class MailServer:
-    """How mail is sent. `host` empty: it is not.
+    """The server that sends mail; with an empty `host` none is sent.
 
     Attributes:
         tls: starttls, tls from the first byte on, or none.

@@ -21,7 +21,7 @@ TRAFFIC = """
 import json, ssl, sys, threading, time
 from penstock_client import Consumer, Message, Options, Producer, SendError
 
-key = json.load(open("/root/shop.json"))
+key = json.load(open("shop.json"))
 options = Options(ssl_context=ssl.create_default_context(cafile="/etc/penstock/ca.pem"))
 credential = (key["app"], key["key_id"], key["secret"])
 sent, failed, received, stop, finished = [], [], [], threading.Event(), threading.Event()
@@ -120,7 +120,7 @@ def follow(machines: dict[str, Machine], language: str, names: list[str], text: 
     shown = ""
     for name in names:
         if language == "python":
-            machines["m1"].run(f"scp /root/shop.json {name}:/root/")
+            machines["m1"].run(f"scp shop.json {name}:$PWD/")
         program = ("bash", "-e", "-s") if language == "sh" else (sys.executable, "-")
         shown = machines[name].run(text, program=program)
     return shown

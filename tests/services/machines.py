@@ -154,9 +154,9 @@ def systemctl(folder: Path) -> Path:
     if not program.exists():
         fetched = folder / "systemctl-package"
         fetched.mkdir()
-        done = subprocess.run(
-            ["apt-get", "download", "systemctl"], cwd=fetched, capture_output=True, text=True, check=False
-        )
+        # Without package lists, as in a container image, they are fetched first.
+        download = "apt-get download systemctl || { apt-get update -qq && apt-get download systemctl; }"
+        done = subprocess.run(["sh", "-c", download], cwd=fetched, capture_output=True, text=True, check=False)
         require(done.returncode == 0, f"Debian's package systemctl: {done.stderr.strip()}")
         subprocess.run(["dpkg-deb", "-x", *map(str, fetched.glob("*.deb")), str(kept)], check=True)
     return program

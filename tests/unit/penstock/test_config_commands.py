@@ -5,23 +5,9 @@ import shutil
 import stat
 
 import pytest
-from click.testing import CliRunner
 
 from common.config import open_store
 from common.config.view import ConfigView
-from penstock.__main__ import cli
-
-
-@pytest.fixture
-def run(tmp_path):
-    (tmp_path / "config").mkdir()
-
-    def run_it(*arguments, code=0, **options):
-        result = CliRunner().invoke(cli, list(arguments), env={"PENSTOCK_DATA": str(tmp_path)}, **options)
-        assert result.exit_code == code, result.output
-        return result
-
-    return run_it
 
 
 @pytest.fixture

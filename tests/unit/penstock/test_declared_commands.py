@@ -4,14 +4,12 @@ import json
 
 import pytest
 import yaml
-from click.testing import CliRunner
 
 from common.admin import declared
 from common.admin.administrator import Administrator
 from common.config import open_store
 from common.config.errors import InvalidEntry, VersionConflict
 from common.config.memory_store import MemoryConfigStore
-from penstock.__main__ import cli
 
 FILE = """
 topics:
@@ -22,18 +20,6 @@ families:
 groups:
   billing: {topics: [orders], attempts_max: 5, order: key}
 """
-
-
-@pytest.fixture
-def run(tmp_path):
-    (tmp_path / "config").mkdir()
-
-    def run_it(*arguments, code=0, **options):
-        result = CliRunner().invoke(cli, list(arguments), env={"PENSTOCK_DATA": str(tmp_path)}, **options)
-        assert result.exit_code == code, result.output
-        return result
-
-    return run_it
 
 
 def test_a_file_is_applied_and_applying_it_again_changes_nothing(run):
