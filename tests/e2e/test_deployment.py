@@ -79,8 +79,9 @@ class Traffic:
 
     def __init__(self, machine: Machine) -> None:
         self._process = subprocess.Popen(
-            machine.command(sys.executable, "-c", TRAFFIC), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+            machine.command("env", "--chdir=/root", sys.executable, "-c", TRAFFIC),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
         self.result: dict[str, list] = {}
 
     def _sent(self) -> int:
