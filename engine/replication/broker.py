@@ -182,8 +182,9 @@ class GroupBroker:
 
     def frames(self, slave: str, now_ms: int) -> Iterator[SegmentFrame | BytesFrame]:
         """Yield the frames to send to the slave now; none when it does not follow. Raises as `Shipment.next_frame`."""
+        is_awaited = self._record is not None and slave in self._record.awaited
         while (shipment := self.shipments.get(slave)) is not None:
-            frame = shipment.next_frame(self.confirmed.memory, now_ms)
+            frame = shipment.next_frame(self.confirmed.memory, now_ms, is_awaited)
             if frame is None:
                 return
             yield frame

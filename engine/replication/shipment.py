@@ -14,6 +14,11 @@ from engine.replication.frames import BytesFrame, SegmentFrame
 WINDOW_BYTES = 8 << 20
 """Maximum bytes on their way to one slave."""
 FRAME_BYTES = 256 << 10
+CATCH_UP_BYTES_PER_MS = 64 << 10
+"""What a slave for which no caller waits gets per millisecond while there are appends, and twice what is appended: its
+bytes take the callers' time. So a GiB takes 16 s. Without appends it gets what it takes."""
+LIVE_MS = 50
+"""Time after an append for which callers count as there."""
 HEARTBEAT_MS = 100
 SILENT_MS = 900
 STALLED_MS = 500
@@ -50,14 +55,19 @@ class Shipment:
         self.sent = self.stored = position
         self.synced = 0
         self._sent_ms = self._told_ms = self._moved_ms = now_ms
+        self._seen_end, self._live_ms = log.end_position, now_ms - LIVE_MS
+        self._credit, self._credit_ms = FRAME_BYTES, now_ms
 
     @property
     def room(self) -> int:
         """Bytes that may be sent now."""
         return max(0, WINDOW_BYTES - (self.sent - self.stored))
 
-    def next_frame(self, confirmed: int, now_ms: int) -> SegmentFrame | BytesFrame | None:
+    def next_frame(self, confirmed: int, now_ms: int, is_awaited: bool) -> SegmentFrame | BytesFrame | None:
         """The next frame to send, which counts as sent then; None: nothing is to be sent now.
+
+        Args:
+            is_awaited: the slave is in sync or joins, so callers wait for it, and it gets all that its window takes.
 
         Raises:
             PositionGoneError, CorruptionError, OSError: the log cannot give the bytes; the slave has to get them otherwise.
@@ -68,13 +78,30 @@ class Shipment:
                 return None
             self._sent_ms = now_ms
             return BytesFrame(self.epoch, position, confirmed)
-        data = self._log.read(position, min(room, FRAME_BYTES))
+        size = min(room, FRAME_BYTES, self._log.end_position - position)
+        if not is_awaited and not self._may_take(size, now_ms):
+            return None
+        data = self._log.read(position, size)
         if data:
+            self._credit -= len(data)
             self._take(position + len(data), now_ms)
             return BytesFrame(self.epoch, position, confirmed, data)
         base, header = self._log.next_segment(position)
         self._take(base + SEGMENT_HEADER_SIZE, now_ms)
         return SegmentFrame(self.epoch, header)
+
+    def _may_take(self, size: int, now_ms: int) -> bool:
+        """Whether a slave for which no caller waits may have so much now."""
+        appended = self._log.end_position - self._seen_end
+        if appended:
+            self._seen_end, self._live_ms = self._log.end_position, now_ms
+        if now_ms - self._live_ms >= LIVE_MS:
+            self._credit = FRAME_BYTES
+        else:
+            earned = CATCH_UP_BYTES_PER_MS * (now_ms - self._credit_ms)
+            self._credit = min(2 * FRAME_BYTES, self._credit + earned) + 2 * appended
+        self._credit_ms = now_ms
+        return self._credit >= size
 
     def is_idle(self, end: int, now_ms: int) -> bool:
         """Whether nothing is to be sent now to the slave of a log that ends here."""

@@ -72,7 +72,7 @@ class FakeGroup:
         return self.confirmation.stored(slave, 5, end, synced)
 
     def frames(self, slave, now_ms):
-        while (frame := self.shipments[slave].next_frame(self.confirmation.confirmed.memory, now_ms)) is not None:
+        while (frame := self.shipments[slave].next_frame(self.confirmation.confirmed.memory, now_ms, True)) is not None:
             yield frame
 
     def is_in_sync(self, slave):

@@ -5,7 +5,7 @@ import pytest
 from engine.link.errors import PayloadError
 from engine.replication import native, shipment
 from engine.replication.frames import BytesFrame, SegmentFrame
-from engine.replication.shipment import FRAME_BYTES, HEARTBEAT_MS, SILENT_MS, STALLED_MS, WINDOW_BYTES, Shipment
+from engine.replication.shipment import CATCH_UP_BYTES_PER_MS, FRAME_BYTES, HEARTBEAT_MS, LIVE_MS, SILENT_MS, STALLED_MS, WINDOW_BYTES, Shipment
 
 FORMS = {"reference": shipment.Shipment} | ({"native": native.Shipment} if native.NATIVE else {})
 
@@ -37,9 +37,9 @@ def slave(log, request) -> Shipment:
     return FORMS[request.param](log, incarnation=5, epoch=EPOCH, position=64, now_ms=1000)
 
 
-def sent(slave: Shipment, now_ms: int = 1000) -> list[SegmentFrame | BytesFrame]:
+def sent(slave: Shipment, now_ms: int = 1000, is_awaited: bool = True) -> list[SegmentFrame | BytesFrame]:
     found = []
-    while (frame := slave.next_frame(50, now_ms)) is not None:
+    while (frame := slave.next_frame(50, now_ms, is_awaited)) is not None:
         found.append(frame)
     return found
 
@@ -52,6 +52,33 @@ def test_bytes_go_in_frames_until_the_window_is_full_and_on_when_the_slave_has_t
     assert {(frame.epoch, frame.confirmed) for frame in frames} == {(EPOCH, 50)}
     slave.told(EPOCH, 64 + FRAME_BYTES, 0, 1001)
     assert [frame.position for frame in sent(slave, 1001)] == [64 + WINDOW_BYTES]
+
+
+def test_a_slave_for_which_no_caller_waits_gets_all_that_it_takes_while_nothing_is_appended(slave, log):
+    log.end_position = 64 + 2 * WINDOW_BYTES
+    sent(slave, 1000, is_awaited=False)  # it has seen the append
+    assert sum(len(frame.data) for frame in sent(slave, 1000 + LIVE_MS, is_awaited=False)) > WINDOW_BYTES // 2
+    assert slave.room == 0
+
+
+def test_such_a_slave_gets_its_pace_and_twice_what_is_appended_while_there_are_appends(slave, log):
+    log.end_position = 64 + 64 * WINDOW_BYTES
+    sent(slave, 1000, is_awaited=False)
+    slave.told(EPOCH, slave.sent, 0, 1000)
+    got, appended = 0, 0
+    for now_ms in range(1001, 1201):
+        log.end_position += 10_000
+        appended += 10_000
+        got += sum(len(frame.data) for frame in sent(slave, now_ms, is_awaited=False))
+        slave.told(EPOCH, slave.sent, 0, now_ms)
+    pace = 200 * CATCH_UP_BYTES_PER_MS + 2 * appended
+    assert pace - FRAME_BYTES <= got <= pace + FRAME_BYTES
+
+
+def test_a_slave_that_joins_is_not_held_to_the_pace(slave, log):
+    log.end_position = 64 + 2 * WINDOW_BYTES
+    sent(slave, 1000, is_awaited=False)
+    assert slave.room and sum(len(frame.data) for frame in sent(slave, 1000)) and slave.room == 0
 
 
 def test_bytes_that_another_sends_count_as_sent(slave, log):

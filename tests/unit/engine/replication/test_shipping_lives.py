@@ -57,7 +57,8 @@ class World:
         self.back: deque[tuple[int, StoredFrame]] = deque()
 
     def send(self, random: Random) -> None:
-        while (frame := self.shipment.next_frame(self.confirmation.confirmed.memory, self.now_ms)) is not None:
+        memory, is_awaited = self.confirmation.confirmed.memory, random.random() < 0.5
+        while (frame := self.shipment.next_frame(memory, self.now_ms, is_awaited)) is not None:
             self.forth.append((self.due(self.forth, random), type(frame).decode(frame.encode())))
         assert self.shipment.sent - self.shipment.stored <= WINDOW + self.pair.master.config.segment_bytes
 
