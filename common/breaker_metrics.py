@@ -2,9 +2,9 @@
 
 | name | type, unit | action |
 |---|---|---|
-| penstock_breaker_state | 0 closed, 1 half open, 2 open, by broker group | 2: check that broker |
-| penstock_breaker_opened_total | times opened, by broker group | growing: the broker hangs or its disk stalls |
-| penstock_breaker_bound_seconds | time limit of an answer, by broker group | far above 0.03: slow disk or machine |
+| penstock_breaker_state{broker_group} | 0 closed, 1 half open, 2 open | 2: check that broker |
+| penstock_breaker_opened_total{broker_group} | times opened | growing: the broker hangs or its disk stalls |
+| penstock_breaker_bound_seconds{broker_group} | time limit of an answer | far above 0.03: slow disk or machine |
 """
 
 from collections.abc import Callable, Iterable, Iterator

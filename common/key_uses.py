@@ -3,6 +3,9 @@
 A use is noted when a credential is verified: once per credential, and again after changes of the configuration. A
 credential is valid for 300 s around its issue, so a key in use was noted within the last ten minutes, and messages cost
 nothing.
+
+name | type, unit | what to do about it
+penstock_key_last_used_timestamp_seconds{app,key_id} | of the last 1,000 keys | long ago for the old key of two: revoke it
 """
 
 from collections.abc import Iterator
@@ -28,7 +31,7 @@ class KeyUses:
     def collect(self) -> Iterator[Metric]:
         """The metric, for a Prometheus registry."""
         family = GaugeMetricFamily(
-            "penstock_key_last_used_seconds",
+            "penstock_key_last_used_timestamp_seconds",
             "Unix time when a credential of the key was last verified; within ten minutes of its last use.",
             labels=["app", "key_id"],
         )

@@ -1,4 +1,22 @@
-"""Counters of the proxy: plain numbers that the hot path adds to, and their collector for Prometheus."""
+"""Counters of the proxy: plain numbers that the hot path adds to, and their collector for Prometheus.
+
+name | type, unit | what to do about it
+penstock_consumer_pulls_total | calls | –
+penstock_consumer_codes_total{code} | calls by the code of their response | 2xx: the engine or its link; 1xx: a client
+penstock_consumer_pull_seconds | histogram from a pull's arrival to its reply, s; long polls wait in it | –
+penstock_consumer_deliveries_total | messages delivered to clients | –
+penstock_consumer_acks_total | acknowledgements, whatever their verdict or answer | –
+penstock_consumer_reply_bytes_total | bytes | –
+penstock_consumer_not_calls_total | frames that are no pull | rising: a client speaks another contract
+penstock_consumer_refused_frames_total | calls above the limit of size | rising: a client's batches are too large
+penstock_consumer_malformed_total | stored bytes that are no whole message, rejected | above 0: see the dead letters
+penstock_consumer_abandoned_total | pulls whose client left before the answer | rising: client timeouts below wait_ms
+penstock_consumer_given_back_total | messages given back because no client saw them; not attempts | –
+penstock_consumer_timeouts_total | pulls that the engine did not answer in time | rising: look at the engine
+penstock_consumer_parked | pulls that wait for the engine, now | –
+penstock_consumer_connections | connections, now | near connections_max: raise it, or find the client that leaks
+penstock_consumer_engine_up | 1: the link to the engine is up | 0: /readyz says why
+"""
 
 from bisect import bisect_left
 from collections import Counter
@@ -35,7 +53,7 @@ class Stats:
 
 
 class StatsCollector:
-    """Exports the counters. Each help text names the action for its value."""
+    """Exports the counters."""
 
     def __init__(
         self, stats: Stats, parked: Callable[[], int], connections: Callable[[], int], source_up: Callable[[], bool]

@@ -6,7 +6,9 @@ penstock_controller_contact_age_seconds | of the coordination's last answer | gr
 penstock_controller_groups | now | –
 penstock_controller_group_state{group} | 0 no record, 1 SINGLE_MASTER, 2 ASYNC_…, 3 SEMI_…, 4 SYNC_… | below 4: a broker is away or slow
 penstock_controller_group_epoch{group} | changes of master | rises: `penstock broker history` says why
-penstock_controller_group_in_sync{group}, _group_registered, _group_linked | brokers | linked below registered: network, keys
+penstock_controller_group_in_sync{group} | brokers | linked below registered: network, keys
+penstock_controller_group_registered{group} | brokers | linked below registered: network, keys
+penstock_controller_group_linked{group} | brokers | linked below registered: network, keys
 penstock_controller_group_stuck{group} | 1: no master can acknowledge | the log of the elected controller says why
 penstock_controller_changes_total{group} | records written by this process | rises steadily: a broker joins and fails again and again
 """

@@ -60,7 +60,7 @@ def serve(parts: Composition, store: Log) -> None:
     server = LinkServer(node, host, port, socket_file=options.socket_file)
     paced = parts.start_threads(store)
     registry = CollectorRegistry()
-    registry.register(EngineMetrics(node, server, parts.scrub))
+    registry.register(EngineMetrics(node, server, parts.scrub, parts.series_bounds))
     registry.register(ConfigMetrics(lambda: follower.view))
 
     def health() -> dict[str, bool | str]:

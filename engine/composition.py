@@ -25,6 +25,7 @@ from engine.server.policy.family_topics import ConfiguredFamilyTopics
 from engine.server.policy.group_policies import ConfiguredPolicies
 from engine.server.policy.queue_ownership import ConfiguredQueueOwnership
 from engine.server.policy.topic_retention import ConfiguredRetention
+from engine.server.series_metrics import SeriesBounds
 from engine.server.server import LinkServer
 
 log = logging.getLogger("penstock.engine")
@@ -44,6 +45,7 @@ class Composition:
     Attributes:
         follower: follows the configuration once it is started.
         scrub: counts of the scrub, over all openings of the log.
+        series_bounds: groups and topics with series of their own on /metrics.
     """
 
     def __init__(self, options: argparse.Namespace, env: RealEnv, loop: NodeLoop, asked: Event) -> None:
@@ -52,6 +54,7 @@ class Composition:
         admin_key = Path(options.admin_key).read_bytes() if options.admin_key else b""
         self.keys = LinkKeys(Path(options.cluster_key).read_bytes(), admin_key)
         self.scrub = ScrubCounts()
+        self.series_bounds = SeriesBounds(options.metrics_groups, options.metrics_topics)
         self._retention = ConfiguredRetention(self.follower, is_configured=bool(options.config))
 
     def open_log(self, *, scans_all: bool = False) -> Log:

@@ -38,6 +38,9 @@ HELP = {
     "scrub-mib-s": "Pace at which old data is read again and verified; 0 turns it off (default 8).",
     "expire-days": "Forget a group without a definition, and an empty topic of a family, after N days of running without "
     "a use; 0: never (default 30).",
+    "metrics-groups": "Groups with a series of their lag on /metrics, those with the largest (default 100).",
+    "metrics-topics": "Topics with series of their own on /metrics: names, or prefixes followed by *, with commas between them "
+    "(default none).",
     "progress-ms": "Minimum time between two progress records of a queue (default 200).",
     "ready-fd": "File descriptor that gets one JSON line once the engine serves.",
 }
@@ -54,6 +57,15 @@ def percents(text: str) -> tuple[int, ...]:
 def look_up(text: str) -> tuple[str, ...]:
     """Names separated by commas; `none` is empty."""
     return () if text == "none" else tuple(text.split(","))
+
+
+def topic_patterns(text: str) -> tuple[str, ...]:
+    """Names of topics, or prefixes followed by `*`, separated by commas."""
+    parts = tuple(filter(None, text.split(",")))
+    for part in parts:
+        if "*" in part[:-1]:
+            raise argparse.ArgumentTypeError(f"{part!r}: use a name, or a prefix followed by *")
+    return parts
 
 
 def memory_mib() -> int:
@@ -104,6 +116,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add("slave-read-mib", "N", type=int, default=memory_mib() * 2 // 5)
     add("scrub-mib-s", "N", type=int, default=8)
     add("expire-days", "N", type=int, default=30)
+    add("metrics-groups", "N", type=int, default=100)
+    add("metrics-topics", "NAMES", type=topic_patterns, default=())
     add("progress-ms", "N", type=int, default=200)
     add("ready-fd", "N", type=int)
     options = parser.parse_args(arguments)
@@ -121,6 +135,7 @@ def faults(options: argparse.Namespace) -> list[str]:
         ("scrub-mib-s", 0, 4096),
         ("progress-ms", 10, 60_000),
         ("expire-days", 0, 3_660),
+        ("metrics-groups", 0, 10_000),
     ):
         value = getattr(options, name.replace("-", "_"))
         if not minimum <= value <= maximum:

@@ -2,26 +2,23 @@
 
 | name | type, unit | what to do about it |
 |---|---|---|
-| penstock_send_calls_total | calls, by path hot / slow | many slow ones: credentials minted per call, or faulty clients |
-| penstock_send_messages_total | messages appended, by durability | - |
-| penstock_send_appends_total | appends, by durability | messages per append is the batching that the load makes possible |
-| penstock_send_bytes_total | bytes of calls taken | - |
-| penstock_send_refused_total | messages, by contract code | 2xx: the engine or its link; 1xx: a client |
-| penstock_send_seconds | histogram of hot calls, s | above 1 ms without load: look at the engine |
-| penstock_send_requests_total | sends that waited for a reply | - |
-| penstock_send_replies_total | replies passed on to waiting calls | - |
-| penstock_send_late_replies_total | replies for which no call waited any more | many: reply_wait_ms is too short for the consumers |
-| penstock_connections | connections open | near connections_max: raise it, or find the client that leaks |
-| penstock_queue_limit | messages that may wait for the engine, by durability | falling: the engine is slow; `penstock gate show` |
-| penstock_queue_waiting | messages that wait for the engine, by durability | near the limit: overload, low grades are refused |
-| penstock_limits_lent | cluster-wide limits in use with a lent slice | 0 under load: the engine was away, static shares apply |
-| penstock_limits_processes | producer proxies among which static shares are divided | wrong: the engine is away |
-| penstock_backlogged_topics | topics in use that are BACKLOGGED | above 0: their required groups are too slow; `penstock group lag` |
+| penstock_producer_calls_total{path} | calls, by path hot / slow | many slow ones: credentials minted per call, or faulty clients |
+| penstock_producer_messages_total{durability} | messages appended | - |
+| penstock_producer_appends_total{durability} | appends | messages per append is the batching that the load makes possible |
+| penstock_producer_bytes_total | bytes of calls taken | - |
+| penstock_producer_refused_total{code} | messages | 2xx: the engine or its link; 1xx: a client |
+| penstock_producer_send_seconds | histogram of hot calls, s | above 1 ms without load: look at the engine |
+| penstock_producer_requests_total | sends that waited for a reply | - |
+| penstock_producer_replies_total | replies passed on to waiting calls | - |
+| penstock_producer_late_replies_total | replies for which no call waited any more | many: reply_wait_ms is too short for the consumers |
+| penstock_producer_connections | connections open | near connections_max: raise it, or find the client that leaks |
+| penstock_producer_queue_limit{durability} | messages that may wait for the engine | falling: the engine is slow; `penstock gate show` |
+| penstock_producer_queue_waiting{durability} | messages that wait for the engine | near the limit: overload, low grades are refused |
+| penstock_producer_limits_lent | cluster-wide limits in use with a lent slice | 0 under load: the engine was away, static shares apply |
+| penstock_producer_limits_processes | producer proxies among which static shares are divided | wrong: the engine is away |
+| penstock_producer_backlogged_topics | topics in use that are BACKLOGGED | above 0: required groups are too slow; `penstock group lag` |
 | penstock_failed_credentials_total | calls whose credential was refused | rising: an old key, a wrong clock, or guessed credentials |
-| penstock_key_last_used_seconds | Unix time by app and key, of the last 1,000 keys | long ago for the old key of two: revoke it |
-| penstock_certificate_left_seconds | s until the TLS certificate expires | below 14 days: renew it |
-| penstock_certificate_refused | 1: changed TLS files cannot be used | the log says why; the old ones are in use |
-| penstock_refused_frames_total | calls above the limit of size | rising: a client's batches are too large; the log names one |
+| penstock_producer_refused_frames_total | calls above the limit of size | rising: a client's batches are too large; the log names one |
 """
 
 from collections.abc import Iterator
@@ -29,6 +26,7 @@ from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from common.contract import Code
 from common.net import Server
 from common.net.refusal import REFUSALS
 from engine.client.brokers import Brokers
@@ -50,24 +48,26 @@ class SendMetrics:
         return []
 
     def collect(self) -> Iterator[Metric]:
-        yield GaugeMetricFamily("penstock_connections", "open connections", value=len(self._server.connections))
         yield GaugeMetricFamily(
-            "penstock_limits_lent", "cluster-wide limits with a lent share", value=self._admission.leases.lent
+            "penstock_producer_connections", "open connections", value=len(self._server.connections)
         )
         yield GaugeMetricFamily(
-            "penstock_limits_processes", "living producer proxies", value=self._admission.leases.live
+            "penstock_producer_limits_lent", "cluster-wide limits with a lent share", value=self._admission.leases.lent
         )
         yield GaugeMetricFamily(
-            "penstock_backlogged_topics", "topics refused as backlogged", value=self._admission.lags.open
+            "penstock_producer_limits_processes", "living producer proxies", value=self._admission.leases.live
         )
-        calls = CounterMetricFamily("penstock_send_calls", "calls answered", labels=["path"])
+        yield GaugeMetricFamily(
+            "penstock_producer_backlogged_topics", "topics refused as backlogged", value=self._admission.lags.open
+        )
+        calls = CounterMetricFamily("penstock_producer_calls", "calls answered", labels=["path"])
         calls.add_metric(["slow"], self._service.answered)
         if self._front is not None:
             calls.add_metric(["hot"], self._front.hot_calls)
             yield self._latency()
-            yield CounterMetricFamily("penstock_send_bytes", "bytes of calls taken", value=self._front.bytes_in)
+            yield CounterMetricFamily("penstock_producer_bytes", "bytes of calls taken", value=self._front.bytes_in)
         yield calls
-        for name, field in (("penstock_send_messages", "messages"), ("penstock_send_appends", "appends")):
+        for name, field in (("penstock_producer_messages", "messages"), ("penstock_producer_appends", "appends")):
             family = CounterMetricFamily(name, f"{field} sent to the broker", labels=["durability"])
             for row, lanes in zip(LANES, self._brokers.lanes, strict=True):
                 family.add_metric([row.label], getattr(lanes, field))
@@ -75,28 +75,32 @@ class SendMetrics:
         yield CounterMetricFamily(
             "penstock_failed_credentials", "calls whose credential was refused", value=self._service.brake.attempts
         )
-        yield CounterMetricFamily("penstock_refused_frames", "frames above the limit of size", value=REFUSALS.count)
+        yield CounterMetricFamily(
+            "penstock_producer_refused_frames", "frames above the limit of size", value=REFUSALS.count
+        )
         yield from self._queues()
         requests = self._service.requests
         for name, text, value in (
-            ("penstock_send_requests", "sends that waited for a reply", requests.asked),
-            ("penstock_send_replies", "replies passed on", requests.replies),
-            ("penstock_send_late_replies", "replies for which no call waited any more", requests.late),
+            ("penstock_producer_requests", "sends that waited for a reply", requests.asked),
+            ("penstock_producer_replies", "replies passed on", requests.replies),
+            ("penstock_producer_late_replies", "replies for which no call waited any more", requests.late),
         ):
             yield CounterMetricFamily(name, text, value=value)
         refused = CounterMetricFamily(
-            "penstock_send_refused", "messages answered with another code than OK", labels=["code"]
+            "penstock_producer_refused", "messages answered with another code than OK", labels=["code"]
         )
         for code, count in self._refused().items():
-            refused.add_metric([str(code)], count)
+            refused.add_metric([Code._VALUES_TO_NAMES.get(code, str(code))], count)
         yield refused
 
     def _queues(self) -> Iterator[Metric]:
         """Values summed over all brokers."""
         limit = GaugeMetricFamily(
-            "penstock_queue_limit", "messages that may wait for the engine", labels=["durability"]
+            "penstock_producer_queue_limit", "messages that may wait for the engine", labels=["durability"]
         )
-        waiting = GaugeMetricFamily("penstock_queue_waiting", "messages that wait for it", labels=["durability"])
+        waiting = GaugeMetricFamily(
+            "penstock_producer_queue_waiting", "messages that wait for it", labels=["durability"]
+        )
         for row, lanes in zip(LANES, self._brokers.lanes, strict=True):
             there = [lane for lane in lanes.lanes if lane is not None]
             limit.add_metric([row.label], sum(lane.limit.limit for lane in there))
@@ -117,6 +121,6 @@ class SendMetrics:
             total += count
             buckets.append((repr(62.5e-6 * 2**number), total))
         buckets[-1] = ("+Inf", total)
-        family = HistogramMetricFamily("penstock_send_seconds", "from a hot call's bytes to its answer")
+        family = HistogramMetricFamily("penstock_producer_send_seconds", "from a hot call's bytes to its answer")
         family.add_metric([], buckets, self._front.latency_sum_s)
         return family

@@ -17,7 +17,7 @@ GROUP = "main"
 STEP_S = 0.05
 IN_SYNC_TIMEOUT_S = 120.0
 PAGE_TIMEOUT_S = 2.0
-LOG_END = re.compile(r"^penstock_broker_log_end_position (\S+)$", re.MULTILINE)
+LOG_END = re.compile(r"^penstock_broker_log_end_position_bytes (\S+)$", re.MULTILINE)
 
 
 class MeasuredGroup:

@@ -4,9 +4,9 @@
 |---|---|---|
 | penstock_config_age_seconds | time for which changes may have been missed | above 0: look at store and network |
 | penstock_config_damaged | 1: the store is damaged and not followed | `penstock config verify`; docs/design/0025 |
-| penstock_config_unreadable | definitions that cannot be read, by kind | upgrade, or write them anew; docs/design/0026 |
+| penstock_config_unreadable{kind} | definitions that cannot be read | upgrade, or write them anew; docs/design/0026 |
 | penstock_config_trusted | 0: older than --config-age-max-s, credentials are refused | bring the store back |
-| penstock_config_version | version in use, by kind | differs between processes for long: one is cut off |
+| penstock_config_version{kind} | version in use | differs between processes for long: one is cut off |
 """
 
 from collections import Counter

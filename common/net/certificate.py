@@ -1,4 +1,9 @@
-"""Certificate of a TLS listener: loaded again when its files change, and watched for its end."""
+"""Certificate of a TLS listener: loaded again when its files change, and watched for its end.
+
+name | type, unit | what to do about it
+penstock_certificate_left_seconds | s until it expires; below 0 clients refuse it | below 14 days: renew it
+penstock_certificate_refused | 1: changed files cannot be used | the log says why; the old ones are in use
+"""
 
 import logging
 import os

@@ -1,4 +1,8 @@
-"""`penstock_build_info`: the version that a process runs, as a label of a metric whose value is 1."""
+"""The version that a process runs, as a label of a metric whose value is 1.
+
+name | type, unit | what to do about it
+penstock_build_info{version} | 1 | differs between processes for long: an upgrade was not finished
+"""
 
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version

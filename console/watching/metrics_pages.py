@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from common.contract import Code
 from console.database.series_history import ALL, SeriesKey
 from console.watching.counter_rates import CounterRates, quantile
 from console.watching.figures import REFUSED, Sample
@@ -15,7 +16,6 @@ from console.watching.figures import REFUSED, Sample
 Address = tuple[str, int]
 PAGE_S_MAX = 2.0
 PAGE_BYTES_MAX = 4 << 20
-OK = "0"
 
 
 class Scraped(NamedTuple):
@@ -67,7 +67,7 @@ class MetricsPages:
             name = _counted(row)
             if name is not None:
                 found[name] += self._rates.rate((row.address, row.name, labels), row.value, at_s) or 0.0
-            elif row.name == "penstock_send_seconds_bucket":
+            elif row.name == "penstock_producer_send_seconds_bucket":
                 rate = self._rates.rate((row.address, row.name, labels), row.value, at_s)
                 buckets[float(row.labels["le"])] += rate or 0.0
         ordered = sorted(buckets.items())
@@ -80,12 +80,13 @@ class MetricsPages:
 
 def _counted(row: Scraped) -> str | None:
     """The figure that a counter adds to."""
-    if row.name == "penstock_send_messages_total":
+    if row.name == "penstock_producer_messages_total":
         return "in"
     if row.name == "penstock_consumer_deliveries_total":
         return "out"
-    if row.name == "penstock_send_refused_total" and row.labels.get("code", "").isdigit():
-        return REFUSED + row.labels["code"] if row.labels["code"] != OK else None
+    if row.name == "penstock_producer_refused_total":
+        code = Code._NAMES_TO_VALUES.get(row.labels.get("code", ""), Code.OK)
+        return f"{REFUSED}{code}" if code != Code.OK else None
     return None
 
 
@@ -108,7 +109,7 @@ def _replicas(rows: Iterable[Scraped], now_s: float) -> Sample:
         subject = f"broker:{row.labels.get('broker', '')}"
         if row.name == "penstock_broker_follower_gap_bytes":
             found[SeriesKey(subject, "replica_gap")] = row.value
-        elif row.name == "penstock_broker_follower_lacks_since_seconds":
+        elif row.name == "penstock_broker_follower_lacks_since_timestamp_seconds":
             found[SeriesKey(subject, "replica_gap_s")] = max(0.0, now_s - row.value) if row.value > 0 else 0.0
     return found
 
@@ -117,7 +118,7 @@ def _rows(address: str, page: str) -> list[Scraped]:
     return [
         Scraped(address, each.name, each.labels, each.value)
         for family in text_string_to_metric_families(page)
-        if family.name.startswith(("penstock_send_", "penstock_consumer_", "penstock_buffer_", "penstock_broker_"))
+        if family.name.startswith(("penstock_producer_", "penstock_consumer_", "penstock_buffer_", "penstock_broker_"))
         for each in family.samples
     ]
 

@@ -6,13 +6,15 @@ penstock_broker_epoch | epoch of the adopted record | rises often: brokers or th
 penstock_broker_follows | 0 or 1, of a slave | 0 for long: it cannot follow; its log says why
 penstock_broker_unconfirmed_bytes | bytes, of a master | stays high: a slave is slow, or a lone master lost its coordination
 penstock_broker_follower_gap_bytes{broker} | bytes, of a master's slaves | grows: the slave or its disk is too slow
-penstock_broker_follower_lacks_since_seconds{broker} | Unix time of the first message that a slave lacks, 0: none | long ago: as above
-penstock_broker_repaired_ranges_total, _repaired_bytes_total | fetched from another broker | rises: the disk fails
+penstock_broker_follower_lacks_since_timestamp_seconds{broker} | of the first message that a slave lacks, 0: none | long ago: as above
+penstock_broker_repaired_ranges_total | ranges fetched from another broker | rises: the disk fails
+penstock_broker_repaired_bytes_total | bytes of them | rises: the disk fails
 penstock_broker_repairs_failed_total | tries | rises: the log says what no other broker has, or why none is reached
 penstock_broker_slave_reads_total | reads and look-ups that this broker has served as a slave | –
 penstock_broker_redirected_reads_total | reads, of a master's clients, that were left to slaves | –
 penstock_broker_damaged_segments | segments with damage that is not repaired | above 0 for long: as above
-penstock_broker_log_end_position, _log_durable_position | bytes | far apart for long: the disk is slow
+penstock_broker_log_end_position_bytes | bytes | far apart for long: the disk is slow
+penstock_broker_log_durable_position_bytes | bytes | far apart for long: the disk is slow
 """
 
 from collections.abc import Callable, Iterator
@@ -24,6 +26,7 @@ from engine.broker.life import BrokerLife
 from engine.broker.standby import Standby
 from engine.log.upkeep.scrub import ScrubCounts
 from engine.server.metrics import EngineMetrics
+from engine.server.series_metrics import SeriesBounds
 from engine.server.server import LinkServer
 
 _PREFIX = "penstock_broker_"
@@ -40,10 +43,10 @@ class BrokerMetrics:
 
     def __init__(
         self, life: Callable[[], BrokerLife | None], server: LinkServer, scrub: ScrubCounts,
-        repairs: RepairCounts, standby: Standby, now_ms: Callable[[], int],
+        repairs: RepairCounts, standby: Standby, now_ms: Callable[[], int], bounds: SeriesBounds,
     ) -> None:  # fmt: skip
         self._life, self._server, self._scrub, self._repairs, self._now_ms = life, server, scrub, repairs, now_ms
-        self._standby = standby
+        self._standby, self._bounds = standby, bounds
 
     def collect(self) -> Iterator[Metric]:
         for name, count, text in (
@@ -63,15 +66,17 @@ class BrokerMetrics:
             ("epoch", group.epoch, "Epoch of the adopted record."),
             ("follows", int(group.follows), "Whether this slave takes frames of its master."),
             ("unconfirmed_bytes", life.unconfirmed_bytes, "Log bytes that the group has not confirmed."),
-            ("log_end_position", store.end_position, "Log bytes in the page cache."),
-            ("log_durable_position", store.durable_position, "Log bytes on the disk."),
+            ("log_end_position_bytes", store.end_position, "Log bytes in the page cache."),
+            ("log_durable_position_bytes", store.durable_position, "Log bytes on the disk."),
         ):
             yield GaugeMetricFamily(_PREFIX + name, text, value=value)
         gaps = GaugeMetricFamily(
             _PREFIX + "follower_gap_bytes", "Log bytes that a slave does not have yet.", labels=["broker"]
         )
         since = GaugeMetricFamily(
-            _PREFIX + "follower_lacks_since_seconds", "Time of the first message that a slave lacks.", labels=["broker"]
+            _PREFIX + "follower_lacks_since_timestamp_seconds",
+            "Time of the first message that a slave lacks.",
+            labels=["broker"],
         )
         for name, each in sorted(group.report(self._now_ms()).followers.items()):
             gaps.add_metric([name], each.gap)
@@ -82,4 +87,4 @@ class BrokerMetrics:
             yield CounterMetricFamily(
                 _PREFIX + "redirected_reads", "Reads that were left to slaves.", value=life.node.reads.redirected
             )
-            yield from EngineMetrics(life.node, self._server, self._scrub).collect()
+            yield from EngineMetrics(life.node, self._server, self._scrub, self._bounds).collect()

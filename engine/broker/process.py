@@ -175,6 +175,7 @@ class BrokerProcess:
                 self._core.repairs,
                 self._core.standby,
                 self.env.clock.monotonic_ms,
+                self._parts.series_bounds,
             )
         )
         return start_ops(self._options.ops[0], self._options.ops[1], registry, self._health)

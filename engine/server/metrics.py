@@ -2,9 +2,12 @@
 
 name | type, unit | what to do about it
 penstock_engine_appends_total | requests | –
-penstock_engine_appended_batches_total, _messages_total, _bytes_total | – | bytes: size the disk by it
+penstock_engine_appended_batches_total | batches | –
+penstock_engine_appended_messages_total | messages | –
+penstock_engine_appended_bytes_total | bytes | size the disk by it
 penstock_engine_pulls_total | requests | many without deliveries: consumers poll without wait_ms
-penstock_engine_deliveries_total, _delivered_bytes_total | messages, bytes | –
+penstock_engine_deliveries_total | messages | –
+penstock_engine_delivered_bytes_total | bytes | –
 penstock_engine_acks_total | messages | well below deliveries: consumers do not finish
 penstock_engine_redeliveries_total | messages | rising: the invisible time is too short, or consumers crash
 penstock_engine_released_total | messages | rising: consumers leave, or read too slowly, before they have their answers
@@ -15,35 +18,49 @@ penstock_engine_backlogged_topics | now, of the topics that proxies ask about | 
 penstock_engine_backlogs_total | openings of lag breakers | many: a bound is near the usual lag of a group
 penstock_engine_expired_requests_total | requests, answered ones too | many: consumers are slower than the callers' deadlines
 penstock_engine_forwarded_replies_total | replies | –
-penstock_engine_forgotten_groups_total, _forgotten_topics_total | – | names that clients make up; `--expire-days` rules it
-penstock_engine_parked_pulls, _link_connections | now | –
+penstock_engine_forgotten_groups_total | groups | names that clients make up; `--expire-days` rules it
+penstock_engine_forgotten_topics_total | topics | names that clients make up; `--expire-days` rules it
+penstock_engine_parked_pulls | requests that wait, now | –
+penstock_engine_link_connections | connections, now | –
 penstock_engine_cold_read_bytes_total | bytes | near --cold-mib-s: late readers wait for the budget; a larger one takes the disk from writes
-penstock_engine_log_segments, _log_bytes, _log_side_bytes | now, bytes | –
-penstock_engine_log_earliest_seconds | unix time | later than now minus the retention: segments were deleted early
-penstock_engine_deleted_segments_total, _deleted_bytes_total | – | –
-penstock_engine_early_deleted_segments_total | – | rising: messages go before their retention ends; enlarge the disk, or shorten it
-penstock_engine_disk_free_bytes, _disk_level | bytes; 0 fine, 1 warning, 2 segments go early, 3 appends are refused | above 0: free space
+penstock_engine_log_segments | files, now | –
+penstock_engine_log_bytes | bytes | –
+penstock_engine_log_side_bytes | bytes of index, id and look-up files | –
+penstock_engine_log_earliest_timestamp_seconds | Unix time | later than now minus the retention: segments were deleted early
+penstock_engine_deleted_segments_total | files | –
+penstock_engine_deleted_bytes_total | bytes | –
+penstock_engine_early_deleted_segments_total | files | rising: messages go before their retention ends; enlarge the disk, or shorten it
+penstock_engine_disk_free_bytes | bytes | –
+penstock_engine_disk_level | 0 fine, 1 warning, 2 segments go early, 3 appends are refused | above 0: free space
 penstock_engine_retention_held | 0 or 1 | above 0: old segments are kept; `penstock retention show` says why
 penstock_engine_clock_ahead_seconds | seconds | above 0: the wall clock was set ahead and does not count yet: see `penstock retention`
 penstock_engine_scrubbed_bytes_total | bytes | does not rise for long: the scrub has ended, see the log
 penstock_engine_scrub_damage_total | places | above 0: a disk loses data; the log names them, `penstock log verify` says more
-penstock_engine_unreadable_reads_total, _unreadable_batches_total | – | above 0: a disk fails; the log names the files
+penstock_engine_unreadable_reads_total | reads | above 0: a disk fails; the log names the files
+penstock_engine_unreadable_batches_total | batches | above 0: a disk fails; the log names the files
 penstock_engine_unknown_batches_total | not stored: the view was unreadable | above 0: a disk fails under the folder `state`
-penstock_engine_group_lag_messages{group} | messages, of the first 100 groups by name | grows: consumers are too slow, gone, or paused
 penstock_engine_duplicates_total | messages | rising: clients send again what was stored; look for their timeouts
-penstock_engine_ids, _id_bytes | now, bytes | near --id-window-mib: the window is about to become shorter
+penstock_engine_ids | ids, now | near --id-window-mib: the window is about to become shorter
+penstock_engine_id_bytes | bytes of memory | near --id-window-mib: the window is about to become shorter
 penstock_engine_ids_forgotten_total | ids, at most | above 0: ids were forgotten before their window had passed; raise --id-window-mib
 penstock_engine_look_ups_total | requests by id or key | –
 penstock_engine_look_up_read_bytes_total | bytes of segments without files | rises with each: --look-up is off, or files are being made
-penstock_engine_name_files_made_total, _name_runs_made_total, _name_file_bytes_total | files, runs, bytes written to both | –
+penstock_engine_name_files_made_total | files | –
+penstock_engine_name_runs_made_total | partial files | –
+penstock_engine_name_file_bytes_total | bytes written to both | –
 penstock_engine_name_files_waiting | to be made | does not fall: segments fill faster, or the disk is near its delete mark
 penstock_engine_name_file_damage_total | files | above 0: a disk loses data; the files are rebuilt automatically
 penstock_engine_timers_pending | now | memory: 30 bytes each
-penstock_engine_timers_added_total, _fired_total, _cancelled_total, _carried_total | messages | carried: stored again to free an old segment
+penstock_engine_timers_added_total | messages | –
+penstock_engine_timers_fired_total | messages | –
+penstock_engine_timers_cancelled_total | messages | –
+penstock_engine_timers_carried_total | messages stored again to free an old segment | –
 penstock_engine_timers_duplicates_total | messages | due, but another send had stored the id meanwhile; counted as fired, too
 penstock_engine_timers_lost_total | messages | above 0: a disk has lost delayed messages; the log names them
-penstock_engine_timers_late_seconds_total, _late_seconds_max | seconds | total / fired above 0.02: the engine's core is full
-penstock_engine_log_end_position, _log_durable_position | bytes | far apart for long: the disk is slow
+penstock_engine_timers_late_seconds_total | seconds | total / fired above 0.02: the engine's core is full
+penstock_engine_timers_late_seconds_max | seconds | –
+penstock_engine_log_end_position_bytes | bytes | far apart for long: the disk is slow
+penstock_engine_log_durable_position_bytes | bytes | far apart for long: the disk is slow
 """
 
 from collections.abc import Iterator
@@ -52,22 +69,19 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from engine.log.upkeep.scrub import ScrubCounts
 from engine.node import Node
-from engine.ops.admin_groups import lag_of
+from engine.server.series_metrics import SeriesBounds, SeriesMetrics
 from engine.server.server import LinkServer
 from engine.timers.timers import Timers
 
 _PREFIX = "penstock_engine_"
-LAG_GROUPS_MAX = 100
-LAG_CURSORS_MAX = 10_000
-"""Maximum number of cursors that a scrape looks at: a few milliseconds."""
 
 
 class EngineMetrics:
-    """A Prometheus collector over one engine. Its only label is the group of the lag, and bounded."""
+    """A Prometheus collector over one engine."""
 
-    def __init__(self, node: Node, server: LinkServer, scrub: ScrubCounts | None = None) -> None:
-        self._node, self._server = node, server
-        self._scrub = scrub or ScrubCounts()
+    def __init__(self, node: Node, server: LinkServer, scrub: ScrubCounts, bounds: SeriesBounds) -> None:
+        self._node, self._server, self._scrub = node, server, scrub
+        self._series = SeriesMetrics(node, bounds)
 
     def collect(self) -> Iterator[Metric]:
         timer_counters, timer_gauges = _of_timers(self._node.timers)
@@ -75,7 +89,7 @@ class EngineMetrics:
             yield CounterMetricFamily(_PREFIX + name, text, value=value)
         for name, (value, text) in (self._gauges() | timer_gauges).items():
             yield GaugeMetricFamily(_PREFIX + name, text, value=value)
-        yield self._lag()
+        yield from self._series.collect()
 
     def _counters(self) -> dict[str, tuple[float, str]]:
         node, turn = self._node, self._server.turn
@@ -129,7 +143,7 @@ class EngineMetrics:
             "log_segments": (retention.segments, "Segment files that hold messages."),
             "log_bytes": (retention.log_bytes, "Size of the segment files."),
             "log_side_bytes": (retention.side_bytes, "Size of index, id and look-up files."),
-            "log_earliest_seconds": (retention.earliest_ms / 1000, "Creation time of the oldest segment."),
+            "log_earliest_timestamp_seconds": (retention.earliest_ms / 1000, "Creation time of the oldest segment."),
             "disk_free_bytes": (retention.disk.free, "Free bytes on the log's disk."),
             "disk_level": (
                 int(retention.disk.level),
@@ -143,24 +157,9 @@ class EngineMetrics:
             "name_files_waiting": (store.look_up.maker.waiting, "Look-up files still to be made."),
             "parked_pulls": (self._node.delivery.parked, "Pulls that wait for messages."),
             "link_connections": (len(self._server.connections), "Open link connections."),
-            "log_end_position": (store.end_position, "Log bytes in the page cache."),
-            "log_durable_position": (store.durable_position, "Log bytes on the disk."),
+            "log_end_position_bytes": (store.end_position, "Log bytes in the page cache."),
+            "log_durable_position_bytes": (store.durable_position, "Log bytes on the disk."),
         }
-
-    def _lag(self) -> Metric:
-        family = GaugeMetricFamily(
-            _PREFIX + "group_lag_messages", "Messages that a group has not acknowledged.", labels=["group"]
-        )
-        store, cursors_left = self._node.store, LAG_CURSORS_MAX
-        for name in sorted(self._node.delivery.groups)[:LAG_GROUPS_MAX]:
-            places = [place for each in self._node.delivery.groups[name].topics.values() for place in each]
-            cursors_left -= len(places)
-            if cursors_left < 0:
-                break
-            family.add_metric(
-                [name], sum(lag_of(place, *store.bounds(place.topic_id, place.queue)) for place in places)
-            )
-        return family
 
     def describe(self) -> list[Metric]:
         """No metrics: registering the collector reads nothing."""

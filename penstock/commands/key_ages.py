@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from penstock.commands.instance import Instance
 from penstock.up.files import read_running
 
-METRIC = "penstock_key_last_used_seconds"
+METRIC = "penstock_key_last_used_timestamp_seconds"
 PROXIES = ("producer_proxy", "consumer_proxy")
 PAGE_S_MAX = 2.0
 

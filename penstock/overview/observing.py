@@ -20,7 +20,7 @@ GROUPS_ASKED_S_MAX = 2.0
 GROUPS_MAX = 10_000
 LOCAL = "127.0.0.1"
 RATES = {
-    "penstock_send_messages_total": "sent_per_s",
+    "penstock_producer_messages_total": "sent_per_s",
     "penstock_consumer_deliveries_total": "delivered_per_s",
     "penstock_engine_appended_messages_total": "stored_per_s",
     "penstock_engine_deliveries_total": "delivered_per_s",

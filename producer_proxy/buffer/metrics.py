@@ -2,16 +2,17 @@
 
 | name | type, unit | what to do about it |
 |---|---|---|
-| penstock_buffer_entries, _bytes | messages, bytes waiting, by store | growing though the engine is well: the log names the topic |
-| penstock_buffer_oldest_seconds | age of the oldest entry | near --buffer-age-max-s: the buffer is about to refuse |
+| penstock_buffer_entries{store} | messages waiting | growing though the engine is well: the log names the topic |
+| penstock_buffer_bytes{store} | bytes waiting | growing though the engine is well: the log names the topic |
+| penstock_buffer_oldest_seconds{store} | age of the oldest entry | near --buffer-age-max-s: the buffer is about to refuse |
 | penstock_buffer_stored_total | messages answered BUFFERED | - |
 | penstock_buffer_refused_total | messages that found no room or no working store | make room, or bring the engine back |
-| penstock_buffer_drained_total | entries given to the engine, by store | - |
-| penstock_buffer_drain_per_s | entries per second aimed at, by store | below --buffer-drain-per-s for long: the loop is busy |
-| penstock_buffer_dead | entries on the dead-letter list, by store | `penstock buffer export` |
-| penstock_buffer_damaged_total | entries or ranges of bytes that could not be read | check the disk; the log names file and bytes |
-| penstock_buffer_working | 1: the store takes entries | 0: /readyz says why |
-| penstock_buffer_weak | 1: the store has weaknesses that an operator allowed | the log and `--buffer-redis-accept` |
+| penstock_buffer_drained_total{store} | entries given to the engine | - |
+| penstock_buffer_drain_aim{store} | entries per second aimed at | below --buffer-drain-per-s for long: the loop is busy |
+| penstock_buffer_dead{store} | entries on the dead-letter list | `penstock buffer export` |
+| penstock_buffer_damaged_total{store} | entries or ranges of bytes that could not be read | check the disk; the log names file and bytes |
+| penstock_buffer_working{store} | 1: the store takes entries | 0: /readyz says why |
+| penstock_buffer_weak{store} | 1: the store has weaknesses that an operator allowed | the log and `--buffer-redis-accept` |
 | penstock_buffer_engine_suspected | 1: buffered topics go straight into the buffer | look at the engine |
 """
 
@@ -45,7 +46,7 @@ class BufferMetrics:
         }  # fmt: skip
         drained = CounterMetricFamily("penstock_buffer_drained", "entries given to the engine", labels=["store"])
         pace = GaugeMetricFamily(
-            "penstock_buffer_drain_per_s", "entries per second that the drain aims at", labels=["store"]
+            "penstock_buffer_drain_aim", "entries per second that the drain aims at", labels=["store"]
         )
         damaged = CounterMetricFamily("penstock_buffer_damaged", "entries that could not be read", labels=["store"])
         for name, store in buffering.stores.items():

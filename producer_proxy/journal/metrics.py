@@ -9,9 +9,9 @@
 | penstock_journal_ranges | ranges of such messages | `penstock migrate status` lists them |
 | penstock_journal_dead | messages that the secondary will never take | `penstock migrate status` lists them |
 | penstock_journal_damaged_total | entries that could not be read | check the disk; the log names the entry |
-| penstock_dual_copied_total | messages that the secondary took at once, by secondary | - |
-| penstock_dual_repaired_total | messages that it took later, by secondary | rising: it fails, or is slower than the load |
-| penstock_dual_dropped_total | intents that the primary never stored, by secondary | - |
+| penstock_dual_copied_total{secondary} | messages that the secondary took at once | - |
+| penstock_dual_repaired_total{secondary} | messages that it took later | rising: it fails, or is slower than the load |
+| penstock_dual_dropped_total{secondary} | intents that the primary never stored | - |
 | penstock_dual_unverified_total | copied though the primary could not be asked | start the engine with --look-up id |
 """
 

@@ -95,7 +95,7 @@ def test_a_consumer_that_is_silent_is_told_apart_and_its_late_reply_reaches_nobo
     (delivery,) = held.seen
     result = held.sender.reply(delivery.reply_token, b"too late")
     assert (result.code, result.reply) == (Code.STALE_RECEIPT, None)
-    assert metric(site.answer, "penstock_send_late_replies_total") >= 1
+    assert metric(site.answer, "penstock_producer_late_replies_total") >= 1
     held.client.pull(group="billing", max_messages=0, acks=[Ack(receipt=delivery.receipt)])
 
 

@@ -139,11 +139,11 @@ def test_quantiles_are_linear_within_a_bucket():
     assert quantile(0.99, [(0.001, 1.0), (float("inf"), 100.0)]) == 0.001, "beyond the last bound: that"
 
 
-PAGE = """# TYPE penstock_send_messages_total counter
-penstock_send_messages_total{{durability="fsync"}} {0}
-# TYPE penstock_send_refused_total counter
-penstock_send_refused_total{{code="0"}} 5
-penstock_send_refused_total{{code="104"}} {1}
+PAGE = """# TYPE penstock_producer_messages_total counter
+penstock_producer_messages_total{{durability="fsync"}} {0}
+# TYPE penstock_producer_refused_total counter
+penstock_producer_refused_total{{code="OK"}} 5
+penstock_producer_refused_total{{code="UNAUTHENTICATED"}} {1}
 # TYPE penstock_buffer_entries gauge
 penstock_buffer_entries{{store="disk"}} 7
 # TYPE penstock_broker_follower_gap_bytes gauge
@@ -169,7 +169,9 @@ def test_pages_of_metrics_become_rates_by_code_and_a_dead_process_is_named():
     assert pages.away == ["10.0.0.1:2"]
 
 
-@pytest.mark.parametrize("page", ["", "\x00\xff", "penstock_send_messages_total{", "<html>", "penstock_send_x NaN x y"])
+@pytest.mark.parametrize(
+    "page", ["", "\x00\xff", "penstock_producer_messages_total{", "<html>", "penstock_producer_x NaN x y"]
+)
 def test_a_page_that_is_no_page_of_metrics_costs_its_figures_only(page):
     assert MetricsPages([("10.0.0.1", 1)], lambda address: page).sample(0).get(SeriesKey(ALL, "in"), 0) == 0
 

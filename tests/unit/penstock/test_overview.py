@@ -20,18 +20,18 @@ from penstock.overview.observing import (
 )
 from penstock.overview.pages import ProcessPages, read_pages, totals
 
-METRICS = """# HELP penstock_send_messages_total messages
+METRICS = """# HELP penstock_producer_messages_total messages
 penstock_build_info{version="1.2.3"} 1.0
-penstock_send_messages_total{durability="fsync"} 3.0
-penstock_send_messages_total{durability="memory"} 4.5e1
-penstock_send_seconds_bucket{le="0.1"} 9.0
+penstock_producer_messages_total{durability="fsync"} 3.0
+penstock_producer_messages_total{durability="memory"} 4.5e1
+penstock_producer_send_seconds_bucket{le="0.1"} 9.0
 process_start_time_seconds 1.79567612e+09
 """
 
 
 def test_metrics_are_added_up_over_their_labels():
     assert totals(METRICS) == {
-        "penstock_build_info": 1.0, "penstock_send_messages_total": 48.0, "process_start_time_seconds": 1_795_676_120.0,
+        "penstock_build_info": 1.0, "penstock_producer_messages_total": 48.0, "process_start_time_seconds": 1_795_676_120.0,
     }  # fmt: skip
 
 
@@ -92,7 +92,7 @@ PLACES = [
 
 def look(at_s: float, sent: float, lag: int, groups: int = 1, fault: str = "") -> Observation:
     metrics = {
-        "penstock_send_messages_total": sent,
+        "penstock_producer_messages_total": sent,
         "process_cpu_seconds_total": at_s / 2,
         "process_resident_memory_bytes": 2**20,
     }

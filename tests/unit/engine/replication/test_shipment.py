@@ -5,7 +5,16 @@ import pytest
 from engine.link.errors import PayloadError
 from engine.replication import native, shipment
 from engine.replication.frames import BytesFrame, SegmentFrame
-from engine.replication.shipment import CATCH_UP_BYTES_PER_MS, FRAME_BYTES, HEARTBEAT_MS, LIVE_MS, SILENT_MS, STALLED_MS, WINDOW_BYTES, Shipment
+from engine.replication.shipment import (
+    CATCH_UP_BYTES_PER_MS,
+    FRAME_BYTES,
+    HEARTBEAT_MS,
+    LIVE_MS,
+    SILENT_MS,
+    STALLED_MS,
+    WINDOW_BYTES,
+    Shipment,
+)
 
 FORMS = {"reference": shipment.Shipment} | ({"native": native.Shipment} if native.NATIVE else {})
 
