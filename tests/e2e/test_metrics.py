@@ -70,16 +70,16 @@ def test_what_the_reference_has_is_on_the_pages(pages):
     there = {each.name for page in pages.values() for each in samples(page)}
     families = {family.name for page in pages.values() for family in text_string_to_metric_families(page)}
     wanted = {row.name for title, rows in sections().items() if title not in KEPT_BY_FEATURES for row in rows}
-    missing = {name for name in wanted if not {name, f"{name}_count"} & there and name.removesuffix("_total") not in families}
+    missing = {
+        name for name in wanted if not {name, f"{name}_count"} & there and name.removesuffix("_total") not in families
+    }
     assert missing <= {"penstock_certificate_left_seconds", "penstock_certificate_refused"}, missing
 
 
 def test_prometheus_accepts_the_pages_without_a_complaint(pages):
     require(shutil.which("promtool"), "promtool is missing: apt install prometheus")
     for name, page in pages.items():
-        done = subprocess.run(
-            ["promtool", "check", "metrics"], input=page, capture_output=True, text=True, timeout=60
-        )
+        done = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, text=True, timeout=60)
         assert (done.returncode, done.stdout + done.stderr) == (0, ""), name
 
 
