@@ -40,6 +40,7 @@ COMMANDS = {
     "top": ("top", "command", "Show rates, processes and lag, live."),
     "retention": ("retention", "command", "Show why old messages are kept, and accept a clock."),
     "log": ("log", "command", "Verify, dump, count and repair the log of a stopped engine."),
+    "backup": ("backup", "command", "Back up an engine's messages while it runs; verify and restore them."),
     "buffer": ("buffer", "command", "Show, export or drain a producer proxy's fallback buffer."),
     "doctor": ("doctor", "command", "Check this machine and show what is missing or misconfigured."),
     "bench": ("bench", "command", "Generate load and measure throughput, latency and CPU."),
