@@ -15,6 +15,7 @@ from common.config.setting import table_of
 from common.quoting import listed
 from penstock.commands import completing
 from penstock.commands.app_check import check
+from penstock.commands.confirming import confirm, yes_option
 from penstock.commands.exits import CommandError, CommandGroup
 from penstock.commands.instance import Instance, administration, instance_options, warn_unreadable
 from penstock.commands.key_ages import last_used
@@ -218,10 +219,12 @@ def _utc(at_ms: int) -> str:
 
 @app.command()
 @click.argument("name", shell_complete=completing.applications)
+@yes_option
 @output_option
 @instance_options()
-def delete(instance: Instance, name: str, output: str) -> None:
+def delete(instance: Instance, name: str, yes: bool, output: str) -> None:
     """Delete an application: its keys are rejected at once. A warning names the processes that may still accept them."""
+    confirm(f"Delete application {name}? All its keys are rejected at once.", yes)
     with administration(instance, changes=True, risk=STILL_ACCEPTED) as admin:
         applications.delete(admin, name)
     show_one({"deleted": name}, output)

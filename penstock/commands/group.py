@@ -9,6 +9,7 @@ from common.admin.administrator import Administrator
 from common.admin.groups import GroupSettings
 from common.config.definitions import GroupDefinition
 from penstock.commands import completing
+from penstock.commands.confirming import confirm, yes_option
 from penstock.commands.dead_letters import dead_letters
 from penstock.commands.exits import NOT_FOUND, USAGE, CommandError, CommandGroup
 from penstock.commands.group_describe import describe
@@ -98,14 +99,17 @@ def set_command(instance: Instance, name: str, output: str, settings: GroupSetti
 @group.command()
 @click.argument("name", shell_complete=completing.groups)
 @click.option("--progress", is_flag=True, help="Delete the group's position at the engines, too, if it has one.")
+@yes_option
 @output_option
 @instance_options("engine")
-def delete(instance: Instance, name: str, progress: bool, output: str) -> None:
+def delete(instance: Instance, name: str, progress: bool, yes: bool, output: str) -> None:
     """Delete a group's definition. Its position stays with the engine, unless --progress is given.
 
     With --progress a group without a definition is deleted, too. It is refused while the group's consumers run (exit
     code 2); a group of that name begins anew.
     """
+    what = "its definition and its positions" if progress else "its definition"
+    confirm(f"Delete group {name}: {what}?", yes)
     answer: dict[str, Any] = {"deleted": name}
     with administration(instance, changes=True) as admin:
         is_defined = groups.is_defined(admin, name)
@@ -165,9 +169,12 @@ def lag(instance: Instance, name: str, topic: str | None, output: str) -> None:
 )
 @click.option("--queue", type=click.IntRange(min=0), metavar="N", help="Move only in queue N (default: all queues).")
 @click.option("--preview", "--dry-run", "preview", is_flag=True, help="Show the moves without making them.")
+@yes_option
 @output_option
 @instance_options("engine")
-def reset(instance: Instance, name: str, topic: str, to: str, queue: int | None, preview: bool, output: str) -> None:
+def reset(
+    instance: Instance, name: str, topic: str, to: str, queue: int | None, preview: bool, yes: bool, output: str
+) -> None:
     """Move the group's position on a topic. Messages that are in flight are delivered again.
 
     Nothing is moved when an offset is beyond the end of a queue (exit code 2), or when the group has never pulled (3).
@@ -177,6 +184,7 @@ def reset(instance: Instance, name: str, topic: str, to: str, queue: int | None,
     # Every engine checks the request before the first one moves anything.
     rows, columns = _ask_engines(instance, "reset", "moved", topic, shown, **options, preview=True)
     if not preview:
+        confirm(f"Move group {name} on topic {topic}? {_effect(rows)}.", yes)
         rows, columns = _ask_engines(instance, "reset", "moved", topic, shown, **options)
         old, new = ({str(each["queue"]): each[side] for each in rows} for side in ("old", "new"))
         note(instance, "reset", "progress", f"{name}/{topic}", old, new)
@@ -203,6 +211,13 @@ def resume(instance: Instance, name: str, output: str) -> None:
 
 group.add_command(dead_letters)
 group.add_command(describe)
+
+
+def _effect(moves: list[dict[str, Any]]) -> str:
+    """What a reset does to messages."""
+    steps = [each["new"] - each["old"] for each in moves]
+    skipped, again = sum(step for step in steps if step > 0), -sum(step for step in steps if step < 0)
+    return f"It skips {skipped:,} messages and delivers {again:,} again"
 
 
 def _forget(instance: Instance, name: str, *, must_exist: bool) -> int:

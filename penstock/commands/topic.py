@@ -1,5 +1,6 @@
 """`penstock topic`: create, list, show, set, delete. Families too, whose names end with `*`."""
 
+import sys
 from collections.abc import Sequence
 from typing import Any, TextIO
 
@@ -14,6 +15,7 @@ from common.config.errors import EntryNotFound
 from common.config.text_values import KAFKA_HOME
 from penstock.commands import completing, progress
 from penstock.commands.auto_created import auto_created, auto_created_if_reachable
+from penstock.commands.confirming import confirm, yes_option
 from penstock.commands.exits import CONFLICT, NOT_FOUND, CommandError, CommandGroup
 from penstock.commands.instance import Instance, administration, instance_options, note, warn_unreadable
 from penstock.commands.output import output_option, show_one, show_rows
@@ -271,9 +273,10 @@ def refuse_backlogs(instance: Instance, topic: str, old: int, new: int) -> None:
 @topic.command()
 @click.argument("name", shell_complete=completing.all_topics)
 @click.option("--force", is_flag=True, help="Delete a family also when topics of it exist.")
+@yes_option
 @output_option
 @instance_options("engine")
-def delete(instance: Instance, name: str, force: bool, output: str) -> None:
+def delete(instance: Instance, name: str, force: bool, yes: bool, output: str) -> None:
     """Delete the definition of a topic or a family. Stored messages stay until retention deletes them.
 
     A topic that is created again is a new one: it has no messages, no progress of groups and no delayed messages of the
@@ -281,6 +284,8 @@ def delete(instance: Instance, name: str, force: bool, output: str) -> None:
 
     Sends to and pulls from a topic without a definition are rejected. If another family matches, it defines the topic.
     """
+    if not yes and sys.stdin.isatty():
+        confirm(f"Delete {_with_messages(instance, name)}?", yes)
     answer: dict[str, Any] = {"deleted": name}
     with administration(instance, changes=True) as admin:
         if is_family(name):
@@ -292,6 +297,26 @@ def delete(instance: Instance, name: str, force: bool, output: str) -> None:
             if family := families.defining(admin, name):
                 answer["defined_by"] = f"family {family.name}"
     show_one(answer, output)
+
+
+def _with_messages(instance: Instance, name: str) -> str:
+    """The topic with the number of its messages, where the engines can tell it."""
+    if is_family(name):
+        return f"family {name}"
+    try:
+        count = sum(each["end"] - each["first"] for each in _stored(instance, name))
+    except CommandError:
+        return f"topic {name}"
+    return f"topic {name} with {count:,} messages"
+
+
+def _stored(instance: Instance, name: str) -> list[dict[str, Any]]:
+    """First offset and end of each queue. Raises CommandError."""
+    from engine.client import joined
+    from penstock.commands import engines  # the link and its native parts: only for the commands that need the engine
+
+    found = {group: answer["purged"] for group, answer in engines.ask_all(instance, "purge_topic", topic=name).items()}
+    return joined.rows_of_queues(found, list(instance.engines()), name)
 
 
 @topic.command()
@@ -324,13 +349,9 @@ def purge(instance: Instance, name: str, yes: bool, output: str) -> None:
     too. Delayed messages that are not due yet stay, and sends with an id that the topic has stored lately are still
     duplicates. The disk has its room back when retention deletes the segments.
     """
-    from engine.client import joined
     from penstock.commands import engines  # the link and its native parts: only for the commands that need the engine
 
-    answers = {
-        group: answer["purged"] for group, answer in engines.ask_all(instance, "purge_topic", topic=name).items()
-    }
-    rows = joined.rows_of_queues(answers, list(instance.engines()), name)
+    rows = _stored(instance, name)
     count = sum(each["end"] - each["first"] for each in rows)
     if count and not yes:
         click.confirm(f"Delete {count:,} messages of topic {name}?", abort=True, err=True)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -217,3 +218,39 @@ def test_a_stored_message_is_found_by_its_ids_its_key_its_time_and_its_offset(ru
         in run("message", "find", "--topic", topic, "--from", "yesterday", code=2).stderr
     )
     assert b"--key, --from" in run("message", "find", "--topic", topic, code=2).stderr
+
+
+def at_a_terminal(up, answer, *arguments):
+    """Run a command on a terminal and type an answer; returns its exit code and what was shown."""
+    leader, follower = pty.openpty()
+    environment = {**os.environ, "PENSTOCK_DATA": str(up.data)}
+    process = subprocess.Popen(
+        [*PENSTOCK, *arguments], stdin=follower, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
+    )
+    os.close(follower)
+    try:
+        os.write(leader, answer)
+        shown, _ = process.communicate(timeout=60)
+    finally:
+        os.close(leader)
+    return process.returncode, shown.decode()
+
+
+def test_a_person_at_a_terminal_is_asked_before_something_is_taken_away_and_told_how_much(up, run, topic):
+    for body in ("1", "2", "3"):
+        run("send", topic, body)
+    run("pull", topic, "--group", topic, "--max", "1")
+    reset = ("group", "reset", topic, "--topic", topic, "--to", "latest")
+    for arguments, question in (
+        (reset, "skips 2 messages and delivers 0 again"),
+        (("topic", "delete", topic), f"Delete topic {topic} with 3 messages?"),
+        (("group", "delete", topic, "--progress"), f"Delete group {topic}: its definition and its positions?"),
+        (("app", "delete", "penstock-cli"), "All its keys are rejected at once."),
+    ):
+        code, shown = at_a_terminal(up, b"n\n", *arguments)
+        assert code == 1 and question in shown and "Traceback" not in shown
+    assert json.loads(run("group", "lag", topic, "-o", "json").stdout) and run("topic", "show", topic)
+    code, shown = at_a_terminal(up, b"", *reset, "--yes")
+    assert code == 0 and "skips" not in shown
+    code, shown = at_a_terminal(up, b"y\n", "topic", "delete", topic)
+    assert code == 0 and "deleted" in shown
