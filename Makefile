@@ -10,7 +10,7 @@ SOURCES := $(shell find $(NATIVE) -name '*.p[yx][xdi]' -o -name '*.h')
 SOURCES += $(wildcard $(shell find $(NATIVE) -name '_*.pxd' | sed 's|/_\([^/]*\)\.pxd$$|/\1.py|'))
 ARGS ?=
 
-.PHONY: help run test lint native clients bench bench-alone bench-replicas peers peers-replicated lock wheel without-compiler fuzz sanitize simulate simulate-group mutants machines powercut flips partitions nemesis flow outage bufferfaults switchover reconcile moves copykills rehearsals bench-kafka bench-cut slow clean
+.PHONY: help run test lint native clients bench bench-alone bench-replicas peers peers-replicated lock wheel without-compiler fuzz sanitize simulate simulate-group mutants machines powercut flips partitions nemesis flow outage bufferfaults switchover reconcile moves copykills reconcileids rehearsals bench-kafka bench-cut slow clean
 help:
 	@sed -n 's/^## //p' Makefile
 
@@ -123,6 +123,10 @@ moves: $(VENV)/.installed-dev
 ## make copykills         kill a streaming copy by Spark at random moments (KILLS=20)
 copykills: $(VENV)/.installed-dev
 	PENSTOCK_COPY_KILLS=$(or $(KILLS),20) $(BIN)/python -m pytest -s tests/e2e/pipeline/test_killed_copy.py $(ARGS)
+
+## make reconcileids      compare ten million ids by Spark with one missing, one doubled and one altered (MESSAGES=10000000; a minute)
+reconcileids: $(VENV)/.installed-dev
+	$(BIN)/python -m bench.spark.reconcile --messages $(or $(MESSAGES),10000000) $(ARGS)
 
 ## make rehearsals        rehearse a plan of each recipe with a real Kafka and a kill in every later command (8 minutes)
 rehearsals: $(VENV)/.installed-dev

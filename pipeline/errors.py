@@ -7,7 +7,8 @@ PenstockError
     ├── CallRefused          a proxy refused a call for good, or no proxy answered before the deadline
     ├── DataLost             messages of the range are no longer stored, and failOnDataLoss is true
     ├── RowsRefused          rows were refused, and no path for refused rows is given
-    └── ArchiveDamaged       files of an archive do not match its manifest
+    ├── ArchiveDamaged       files of an archive do not match its manifest
+    └── NothingToCompare     the sides of a comparison have no common range
 """
 
 from common.errors import PenstockError
@@ -45,4 +46,8 @@ class RowsRefused(PipelineError):
 
 
 class ArchiveDamaged(PipelineError):
+    pass
+
+
+class NothingToCompare(PipelineError):
     pass

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from pipeline.archive.manifest import read_manifest
 from pipeline.archive.place import ArchivePlace
@@ -18,7 +19,8 @@ def archived_rows(spark: SparkSession, url: str, topic: str) -> DataFrame:
     if not files:
         raise ArchiveDamaged(f"archive {url}: has nothing of topic {topic}")
     paths = [f"{url.rstrip('/')}/{name}" for name in files]
-    return spark.read.option("basePath", url).parquet(*paths)
+    # Spark would read a topic that is named like a number or a date as one.
+    return spark.read.option("basePath", url).parquet(*paths).withColumn("topic", F.lit(topic))
 
 
 def rows_to_replay(rows: DataFrame, where: str, keep_ids: bool) -> DataFrame:

@@ -20,6 +20,9 @@ LOCAL_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
 }
 
+JOB_SETTINGS = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Xss1m -XX:-UsePerfData"}
+"""For jobs of minutes: the JVM's second compiler makes generated code faster, and takes some seconds to do so."""
+
 
 def local_session(name: str, master: str = "local[2]", settings: Mapping[str, str] | None = None) -> SparkSession:
     """Start a session, or get the present one. Spark's Python workers run on the interpreter of this process."""

@@ -1,17 +1,15 @@
 """Archives topics, and verifies an archive. Spark's tasks do one range each; one run per archive at a time."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from pipeline.archive.manifest import RangeEntry, manifest_faults, missing_ranges, read_manifest
-from pipeline.archive.place import WORK, ArchivePlace
-from pipeline.archive.row_hash import RangeHash
+from pipeline.archive.leftovers import leftovers
+from pipeline.archive.manifest import RangeEntry, hour_of, manifest_faults, missing_ranges, read_manifest
+from pipeline.archive.place import ArchivePlace
+from pipeline.archive.stored_range import entry_faults
 from pipeline.archive.write_range import archive_range
 from pipeline.options import EARLIEST, StartAt, read_options
 from pipeline.proxy.pulls import PositionPulls
@@ -26,10 +24,16 @@ OnProgress = Callable[[int, int], None]
 
 
 class ArchivePlan(NamedTuple):
-    """The ranges to archive, and files that no entry names: a run that died has left them."""
+    """
+    Attributes:
+        ranges: to archive.
+        orphans: files that a run that died has left.
+        newest_hours: per topic, of what is archived. What comes in an hour before it is late.
+    """
 
     ranges: list[OffsetRange]
     orphans: list[str]
+    newest_hours: dict[str, str]
 
     @property
     def messages(self) -> int:
@@ -37,11 +41,18 @@ class ArchivePlan(NamedTuple):
 
 
 class ArchiveVerdict(NamedTuple):
-    """The result of a verification. `faults`: one sentence per fault, none when the archive is complete."""
+    """The result of a verification.
+
+    Attributes:
+        ranges, messages: that are there.
+        faults: one sentence per fault, none when the archive is complete.
+        pruned: messages whose files a policy has removed.
+    """
 
     ranges: int
     messages: int
     faults: list[str]
+    pruned: int
 
 
 def plan_archive(options: Mapping[str, str], url: str, range_messages: int = RANGE_MESSAGES) -> ArchivePlan:
@@ -52,10 +63,11 @@ def plan_archive(options: Mapping[str, str], url: str, range_messages: int = RAN
         bounds = queue_bounds(pulls, chosen.topics)
         start = offsets_of(pulls, chosen.start or StartAt(EARLIEST), bounds)
         end = offsets_of(pulls, chosen.end, bounds, is_end=True)
-    named = {name for entry in entries for name in entry.files}
-    found = [name for topic in chosen.topics for name in place.names(f"topic={topic}")]
-    orphans = [name for name in found if name not in named] + place.names(WORK)
-    return ArchivePlan(missing_ranges(ranges_between(start, end), entries, range_messages), orphans)
+    newest: dict[str, str] = {}
+    for entry in entries:
+        newest[entry.topic] = max([newest.get(entry.topic, ""), *map(hour_of, entry.files)])
+    ranges = missing_ranges(ranges_between(start, end), entries, range_messages)
+    return ArchivePlan(ranges, leftovers(place, chosen.topics), newest)
 
 
 def run_archive(
@@ -73,7 +85,8 @@ def run_archive(
     step = ROUNDS_PER_CORE * context.defaultParallelism
     for first in range(0, len(plan.ranges), step):
         part = plan.ranges[first : first + step]
-        entries += context.parallelize(part, len(part)).map(partial(archive_range, chosen, url)).collect()
+        work = partial(archive_range, chosen, url, plan.newest_hours)
+        entries += context.parallelize(part, len(part)).map(work).collect()
         progress(sum(each.end - each.start for each in entries), plan.messages)
     return entries
 
@@ -81,12 +94,15 @@ def run_archive(
 def verify_archive(
     spark: SparkSession, url: str, topics: Sequence[str] = (), progress: OnProgress = lambda *_: None
 ) -> ArchiveVerdict:
-    """Read every file of the manifest again and compare it with its entry; look for gaps and for foreign files."""
+    """Read every file of the manifest again and compare it with its entry; look for gaps and for foreign files.
+
+    A range that was pruned has no files, and is no gap.
+    """
     place = ArchivePlace(url)
-    entries = read_manifest(place, topics)
-    faults = manifest_faults(entries)
+    every = read_manifest(place, topics)
+    faults, entries = manifest_faults(every), [each for each in every if not each.pruned_ms]
     named = {name for entry in entries for name in entry.files}
-    for topic in sorted({each.topic for each in entries}):
+    for topic in sorted({each.topic for each in every}):
         faults += [f"{name}: no entry names this file" for name in place.names(f"topic={topic}") if name not in named]
     step = ROUNDS_PER_CORE * spark.sparkContext.defaultParallelism
     done, total = 0, sum(each.count for each in entries)
@@ -96,30 +112,4 @@ def verify_archive(
             faults += found
         done += sum(each.count for each in part)
         progress(done, total)
-    return ArchiveVerdict(len(entries), total, faults)
-
-
-def entry_faults(url: str, entry: RangeEntry) -> list[str]:
-    """Compare the files of one entry with it."""
-    place, name = ArchivePlace(url), f"topic {entry.topic} queue {entry.queue} from {entry.start} to {entry.end}"
-    try:
-        rows = _rows(place, entry.files)
-    except (OSError, pa.ArrowException) as error:
-        return [f"{name}: {' '.join(str(error).split())}"]
-    count = 0 if rows is None else len(rows)
-    if count != entry.count:
-        return [f"{name}: {count} rows instead of {entry.count}"]
-    if rows is None:
-        return []
-    bounds = pc.min_max(rows.column("offset")).as_py()
-    if bounds["min"] < entry.start or bounds["max"] >= entry.end:
-        return [f"{name}: has offsets from {bounds['min']} to {bounds['max']}"]
-    hashed = RangeHash()
-    hashed.add(rows)
-    return [] if hashed.hex() == entry.hash else [f"{name}: the hash of the rows differs from the manifest's"]
-
-
-def _rows(place: ArchivePlace, files: Iterable[str]) -> Any:
-    """All rows of the files, in order of their offsets; None without a file."""
-    tables = [pq.ParquetFile(place.files.open_input_file(place.path(name))).read() for name in files]
-    return pa.concat_tables(tables).sort_by("offset").combine_chunks() if tables else None
+    return ArchiveVerdict(len(entries), total, faults, sum(each.count for each in every if each.pruned_ms))

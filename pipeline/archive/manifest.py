@@ -16,6 +16,8 @@ class RangeEntry:
     Attributes:
         hash: of the rows, by RangeHash.
         files: their paths in the archive, in the order of their first rows.
+        pruned_ms: when a policy removed the files; 0: they are there.
+        late: hours of its rows before the newest hour that was archived when it was written.
     """
 
     topic: str
@@ -25,6 +27,8 @@ class RangeEntry:
     count: int
     hash: str
     files: tuple[str, ...]
+    pruned_ms: int = 0
+    late: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -33,16 +37,38 @@ class RangeEntry:
 
 def read_manifest(place: ArchivePlace, topics: Iterable[str] = ()) -> list[RangeEntry]:
     """The entries of these topics, or of all, by topic, queue and offset. Raises ArchiveDamaged."""
-    wanted, entries = set(topics), []
+    return read_whole_manifest(place, topics)[0]
+
+
+def read_whole_manifest(
+    place: ArchivePlace, topics: Iterable[str] = ()
+) -> tuple[list[RangeEntry], list[RangeEntry]]:  # fmt: skip
+    """The entries, and those that a compaction has replaced: their range is within another one's.
+
+    Raises:
+        ArchiveDamaged
+    """
+    wanted, found = set(topics), []
     for name in place.names(MANIFEST):
         try:
-            found = place.read_json(name)
-            entry = RangeEntry(**{**found, "files": tuple(found["files"])})
+            fields = place.read_json(name)
+            entry = RangeEntry(**{**fields, "files": tuple(fields["files"]), "late": tuple(fields.get("late", ()))})
         except (ValueError, TypeError, KeyError) as error:
             raise ArchiveDamaged(f"{name}: no entry of a manifest: {error}") from error
         if not wanted or entry.topic in wanted:
-            entries.append(entry)
-    return sorted(entries, key=lambda each: (each.topic, each.queue, each.start))
+            found.append(entry)
+    entries: list[RangeEntry] = []
+    replaced: list[RangeEntry] = []
+    for entry in sorted(found, key=lambda each: (each.topic, each.queue, each.start, -each.end)):
+        last = entries[-1] if entries else None
+        is_within = last and (last.topic, last.queue) == (entry.topic, entry.queue) and entry.end <= last.end
+        (replaced if is_within else entries).append(entry)
+    return entries, replaced
+
+
+def hour_of(name: str) -> str:
+    """The hour of a file's rows, such as 2026-01-31T12; hours sort by time."""
+    return name.partition("/hour=")[2].partition("/")[0]
 
 
 def write_entry(place: ArchivePlace, entry: RangeEntry) -> None:

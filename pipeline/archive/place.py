@@ -23,9 +23,16 @@ class ArchivePlace:
 
     def names(self, folder: str) -> list[str]:
         """All files below a folder, by their path in the archive; none when it does not exist."""
+        return sorted(self.sizes(folder))
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """The bytes of all files below a folder, by their path in the archive."""
         chosen = pafs.FileSelector(self.path(folder), recursive=True, allow_not_found=True)
-        found = [each.path for each in self.files.get_file_info(chosen) if each.is_file]
-        return sorted(path[path.index(self._root) + len(self._root) + 1 :] for path in found)
+        found = [each for each in self.files.get_file_info(chosen) if each.is_file]
+        return {each.path[each.path.index(self._root) + len(self._root) + 1 :]: each.size for each in found}
+
+    def exists(self, name: str) -> bool:
+        return self.files.get_file_info(self.path(name)).is_file
 
     def read_json(self, name: str) -> Any:
         with self.files.open_input_stream(self.path(name)) as source:
@@ -33,9 +40,13 @@ class ArchivePlace:
 
     def write_json(self, name: str, value: Any) -> None:
         """Write a file that is there as a whole or not at all."""
+        self.write_text(name, json.dumps(value, indent=1))
+
+    def write_text(self, name: str, text: str) -> None:
+        """Write a file that is there as a whole or not at all."""
         work = self.make_work(name)
         with self.files.open_output_stream(self.path(work)) as out:
-            out.write(json.dumps(value, indent=1).encode())
+            out.write(text.encode())
         self.publish(work, name)
 
     def make_work(self, name: str) -> str:
@@ -49,4 +60,6 @@ class ArchivePlace:
         self.files.move(self.path(work), self.path(name))
 
     def remove(self, name: str) -> None:
-        self.files.delete_file(self.path(name))
+        """Delete a file; one that is gone already is no error."""
+        if self.exists(name):
+            self.files.delete_file(self.path(name))

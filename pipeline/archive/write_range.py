@@ -1,12 +1,13 @@
 """Archives one range of offsets: one Parquet file per hour of stored time, then the entry of the manifest."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.archive.manifest import RangeEntry, write_entry
+from pipeline.archive.manifest import RangeEntry, hour_of, write_entry
 from pipeline.archive.place import ArchivePlace
 from pipeline.archive.row_hash import RangeHash
 from pipeline.options import ReadOptions
@@ -49,7 +50,7 @@ class HourFiles:
         return f"{folder}/queue-{part.queue}-{part.start:020}-{part.end:020}.parquet"
 
 
-def archive_range(options: ReadOptions, url: str, part: OffsetRange) -> RangeEntry:
+def archive_range(options: ReadOptions, url: str, newest_hours: Mapping[str, str], part: OffsetRange) -> RangeEntry:
     """Archive a range. Until its entry is written, a rerun archives it again, into files of the same names or removes them."""
     place = ArchivePlace(url)
     files, hashed, count = HourFiles(place, part), RangeHash(), 0
@@ -57,6 +58,8 @@ def archive_range(options: ReadOptions, url: str, part: OffsetRange) -> RangeEnt
         files.write(batch)
         hashed.add(batch)
         count += len(batch)
-    entry = RangeEntry(part.topic, part.queue, part.start, part.end, count, hashed.hex(), files.publish())
+    names, newest = files.publish(), newest_hours.get(part.topic, "")
+    late = tuple(sorted({hour for hour in map(hour_of, names) if hour < newest}))
+    entry = RangeEntry(part.topic, part.queue, part.start, part.end, count, hashed.hex(), names, late=late)
     write_entry(place, entry)
     return entry

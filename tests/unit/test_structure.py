@@ -50,7 +50,8 @@ MAY_IMPORT = {
         "kafka_bridge.source_identity",
     ),
     "console": ("common", "engine.client", "engine.link"),
-    "pipeline": ("common",),  # a client of both proxies
+    # A client of both proxies. A comparison with Kafka makes of a record what the copier makes of it.
+    "pipeline": ("common", "kafka_bridge.copy_in.messages"),
     # `engine.log.offline` is the other door: for tools, on a directory whose engine is stopped.
     # So are `producer_proxy.buffer` and `producer_proxy.journal`: on files of a proxy that is stopped, or to read those of one that runs.
     # `controller.planned_switch` holds the rules of a switch that an operator asks for.

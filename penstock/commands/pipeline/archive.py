@@ -1,4 +1,4 @@
-"""`penstock pipeline archive run` and `archive verify`."""
+"""`penstock pipeline archive`: run and verify. Its other commands: archive_care.py."""
 
 import time
 
@@ -6,6 +6,7 @@ import click
 
 from penstock.commands.exits import FAILED, Command, CommandError, CommandGroup
 from penstock.commands.output import output_option, show_one
+from penstock.commands.pipeline.archive_care import compact, hours, prune
 from penstock.commands.pipeline.job_options import job_session, master_option, proxy_options, show_progress
 from pipeline.archive.archive import RANGE_MESSAGES, plan_archive, run_archive, verify_archive
 
@@ -14,7 +15,7 @@ FAULTS_SHOWN_MAX = 20
 
 @click.group(cls=CommandGroup, name="archive")
 def command() -> None:
-    """Copy topics into Parquet files with a manifest, and verify these."""
+    """Copy topics into Parquet files with a manifest; verify, compact and prune these."""
 
 
 @command.command(cls=Command, name="run")
@@ -64,6 +65,7 @@ def run(
     show_one(
         {
             **summary, "messages": messages, "files": sum(len(each.files) for each in entries),
+            "late_hours": sorted({f"{each.topic} {hour}" for each in entries for hour in each.late}),
             "seconds": round(seconds, 1), "messages_per_s": round(messages / seconds),
         },
         output,
@@ -78,12 +80,18 @@ def run(
 def verify(directory: str, topics: tuple[str, ...], master: str, output: str) -> None:
     """Read every file of an archive and compare counts, offsets and hashes with the manifest.
 
-    The exit code is 1 when anything differs, a range is missing between others, or a file is in no entry.
+    The exit code is 1 when anything differs, a range is missing between others, or a file is in no entry. What was
+    pruned is not missing.
     """
     with job_session("verify", master) as spark:
         verdict = verify_archive(spark, directory, topics, show_progress)
-    show_one({"ranges": verdict.ranges, "messages": verdict.messages, "faults": len(verdict.faults)}, output)
+    found = {"ranges": verdict.ranges, "messages": verdict.messages, "pruned": verdict.pruned}
+    show_one({**found, "faults": len(verdict.faults)}, output)
     for fault in verdict.faults[:FAULTS_SHOWN_MAX]:
         click.echo(fault, err=True)
     if verdict.faults:
         raise CommandError(f"archive {directory}: {len(verdict.faults)} faults", FAILED)
+
+
+for _each in (prune, compact, hours):
+    command.add_command(_each)

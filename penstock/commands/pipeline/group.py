@@ -1,5 +1,6 @@
 """`penstock pipeline`: the group of its commands."""
 
+from importlib import import_module
 from importlib.util import find_spec
 
 import click
@@ -12,7 +13,7 @@ WITHOUT_SPARK = "the extra `spark` is not installed: pip install penstock[spark]
 
 @click.group(cls=CommandGroup)
 def command() -> None:
-    """Archive topics, verify archives and replay them, on Spark. See docs/spark.md.
+    """Archive, replay and compare topics on Spark. See docs/spark.md.
 
     A job runs on this machine, or on the cluster that --master names.
 
@@ -20,6 +21,7 @@ def command() -> None:
     penstock pipeline archive run /srv/archive orders --endpoint HOST:PORT --credential FILE
     penstock pipeline archive verify /srv/archive
     penstock pipeline replay /srv/archive orders orders-again --endpoint HOST:PORT --credential FILE
+    penstock pipeline reconcile archive /srv/archive orders --report DIR --endpoint HOST:PORT --credential FILE
     """
 
 
@@ -34,11 +36,9 @@ def _missing(name: str) -> click.Command:
     return missing
 
 
-if all(find_spec(name) for name in MODULES):
-    from penstock.commands.pipeline import archive, replay
-
-    command.add_command(archive.command)
-    command.add_command(replay.command)
-else:
-    command.add_command(_missing("archive"))
-    command.add_command(_missing("replay"))
+JOBS = ("archive", "replay", "reconcile")
+for _job in JOBS:
+    if all(find_spec(name) for name in MODULES):
+        command.add_command(import_module(f"penstock.commands.pipeline.{_job}").command)
+    else:
+        command.add_command(_missing(_job))

@@ -8,19 +8,19 @@ from pyspark.sql import SparkSession
 
 from penstock.commands.exits import CommandError
 from penstock.commands.progress import say, shown
-from pipeline.session import local_session
+from pipeline.session import JOB_SETTINGS, local_session
 
 
-def proxy_options(what: str) -> Callable:
+def proxy_options(what: str, is_required: bool = True) -> Callable:
     """--endpoint and --credential."""
 
     def add(command: Callable) -> Callable:
         command = click.option(
-            "--credential", required=True, metavar="FILE",
+            "--credential", required=is_required, default=None if is_required else "", metavar="FILE",
             help="Read application, key id and secret from FILE, the output of `penstock app create -o json`.",
         )(command)  # fmt: skip
         return click.option(
-            "--endpoint", required=True, metavar="HOST:PORT",
+            "--endpoint", required=is_required, default=None if is_required else "", metavar="HOST:PORT",
             help=f"Address of the {what} proxy; several with commas between them.",
         )(command)  # fmt: skip
 
@@ -40,7 +40,7 @@ def job_session(name: str, master: str) -> Iterator[SparkSession]:
     with shown():
         say("starting Spark")
         is_shared = SparkSession.getActiveSession() is not None
-        spark = local_session(f"penstock {name}", master)
+        spark = local_session(f"penstock {name}", master, JOB_SETTINGS)
         spark.sparkContext.setLogLevel("OFF")
         try:
             yield spark

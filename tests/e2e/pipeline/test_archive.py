@@ -9,6 +9,8 @@ from penstock_client import Message
 
 from penstock.commands.pipeline.group import command
 from pipeline.archive.archive import plan_archive, run_archive, verify_archive
+from pipeline.archive.manifest import RangeEntry, write_entry
+from pipeline.archive.place import ArchivePlace
 from pipeline.replay import archived_rows, replay, rows_to_replay
 
 MESSAGES = 600
@@ -54,7 +56,7 @@ def test_an_archive_has_every_message_and_a_second_run_adds_only_what_is_new(arc
     assert all(result.ok for result in producer.send_all(more))
     stored.update({message.id: message for message in more})
     assert archive()[1].messages == 30
-    assert verify_archive(spark, str(url))[1:] == (MESSAGES + 30, [])
+    assert verify_archive(spark, str(url))[1:] == (MESSAGES + 30, [], 0)
 
 
 def test_a_run_that_died_is_continued_and_its_leftovers_are_removed(archive, spark, stored):
@@ -67,7 +69,7 @@ def test_a_run_that_died_is_continued_and_its_leftovers_are_removed(archive, spa
     _, plan = archive()
     assert [(each.queue, each.start, each.end) for each in plan.ranges] == [(lost["queue"], lost["start"], lost["end"])]
     assert set(lost["files"]) <= set(plan.orphans)
-    assert verify_archive(spark, str(url))[1:] == (len(stored), [])
+    assert verify_archive(spark, str(url))[1:] == (len(stored), [], 0)
 
 
 def test_a_file_that_was_changed_or_lost_is_found(archive, spark):
@@ -106,12 +108,51 @@ def test_the_commands_archive_verify_and_replay_with_a_summary_each(
     assert (planned["dry_run"], planned["offsets"]) == (True, len(stored))
     assert not (tmp_path / "a").exists()
     assert run("archive", "run", url, "payments", *proxies)["messages"] == len(stored)
-    assert run("archive", "verify", url) == {"ranges": 2, "messages": len(stored), "faults": 0}
+    assert run("archive", "verify", url) == {"ranges": 2, "messages": len(stored), "pruned": 0, "faults": 0}
     penstock_up.run("topic", "create", "by-command", "--queues", "1")
     producers = ("--endpoint", "{}:{}".format(*penstock_up.producer), "--credential", str(credential))
     assert run("replay", url, "payments", "by-command", *producers)["rows"] == len(stored)
     frame = spark.read.format("penstock").options(**options(topics="by-command")).load()
     assert sorted(bytes(row.body) for row in frame.collect()) == sorted(each.body for each in stored.values())
+
+
+def test_an_archive_is_compacted_and_pruned_by_command_and_stays_complete_by_its_manifest(
+    spark, options, archive, producer, stored
+):
+    url, plan = archive()
+    last = json.loads(max((url / "_manifest" / "payments").iterdir()).read_text())
+    (path,) = last["files"]
+    later = path.replace("hour=2", "hour=3")  # as if the clock had been set back since
+    (url / later).parent.mkdir()
+    (url / path).rename(url / later)
+    write_entry(ArchivePlace(str(url)), RangeEntry(**{**last, "files": (later,), "late": ()}))
+    where = options()
+    proxies = ("--endpoint", where["endpoint"], "--credential", where["credential"])
+    stored["late"] = Message(topic="payments", id="late", key="late", body=b"late")
+    assert producer.send(stored["late"]).ok
+    (late,) = run("archive", "run", str(url), "payments", *proxies)["late_hours"]
+    assert late == f"payments {path.partition('hour=')[2].partition('/')[0]}"
+    hours = run("archive", "hours", str(url))
+    assert [each["is_late"] for each in hours] == [True, False]
+    ranges = len(plan.ranges) + 1
+    planned = run("archive", "compact", str(url), "--dry-run")
+    done = run("archive", "compact", str(url))
+    assert (planned["ranges"], done["ranges"], done["new_ranges"], done["messages"]) == (ranges, ranges, 2, len(stored))
+    assert done["new_files"] < done["files"] == len(plan.ranges) + 1
+    assert run("archive", "compact", str(url))["ranges"] == 0
+    hours = run("archive", "hours", str(url))
+    assert [(each["messages"], each["is_late"]) for each in hours] == [(len(stored), True)]
+    size = sum(each["size_bytes"] for each in hours)
+    half = ("--max-gib", str((size - 1) / 2**30))
+    assert run("archive", "prune", str(url), *half, "--dry-run")["ranges"] == 1
+    assert run("archive", "verify", str(url))["pruned"] == 0
+    pruned = run("archive", "prune", str(url), *half)
+    assert pruned["bytes"] + pruned["kept_bytes"] == size
+    verdict = run("archive", "verify", str(url))
+    assert (verdict["messages"] + verdict["pruned"], verdict["faults"]) == (len(stored), 0)
+    assert verdict["pruned"] == pruned["messages"] > 0
+    assert archive()[1].ranges == []
+    assert archived_rows(spark, str(url), "payments").count() == verdict["messages"]
 
 
 def test_a_verification_that_finds_a_fault_ends_with_code_1_and_names_it(spark, archive):

@@ -1,0 +1,1 @@
+"""Comparison of two sides that should have the same messages, by id and content."""
