@@ -27,7 +27,7 @@ COMMANDS = {
     "broker": ("broker", "command", "Show replicas of broker groups; change their masters."),
     "kafka": ("kafka", "command", "Manage Kafka clusters that are homes of topics."),
     "migrate": ("migrate.group", "command", "Move topics between a Kafka cluster and the engine."),
-    "pipeline": ("pipeline.group", "command", "Archive topics, verify archives and replay them, on Spark."),
+    "pipeline": ("pipeline.group", "command", "Archive, replay, compare and report on topics, on Spark."),
     "context": ("context", "command", "Name deployments, and select the one that commands use."),
     "audit": ("audit", "command", "Show administrative changes: author, old and new value."),
     "gate": ("gate", "command", "Limit what every producer proxy accepts."),

@@ -36,7 +36,7 @@ def _missing(name: str) -> click.Command:
     return missing
 
 
-JOBS = ("archive", "replay", "reconcile")
+JOBS = ("archive", "replay", "reconcile", "dlq", "traffic")
 for _job in JOBS:
     if all(find_spec(name) for name in MODULES):
         command.add_command(import_module(f"penstock.commands.pipeline.{_job}").command)

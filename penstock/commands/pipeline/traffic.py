@@ -1,0 +1,95 @@
+"""`penstock pipeline traffic`."""
+
+import time
+from pathlib import Path
+
+import click
+
+from penstock.commands.exits import USAGE, Command, CommandError
+from penstock.commands.output import output_option, show_one
+from penstock.commands.pipeline.job_options import job_session, master_option, proxy_options
+from penstock.commands.progress import say
+from pipeline.traffic.forecast import topic_limits
+from pipeline.traffic.measures import archived_messages, engine_messages, measure
+from pipeline.traffic.report import DATA, PAGE, ForecastBasis, write_traffic_report
+
+HOUR_MS, GIB = 3_600_000, 1 << 30
+
+
+@click.command(cls=Command, name="traffic")
+@click.argument("topics", nargs=-1, metavar="[TOPIC]...")
+@click.option("--archive", "directory", default="", metavar="DIR", help="Read this archive, not the engine.")
+@click.option("--start", default="earliest", show_default=True, metavar="PLACE", help="Begin at earliest, or a time.")
+@click.option("--end", default="latest", show_default=True, metavar="PLACE", help="End before latest, or a time.")
+@click.option(
+    "--report", required=True, metavar="DIR",
+    help=f"Write {PAGE}, {DATA} and the table `minutes` into DIR, in place of earlier ones.",
+)  # fmt: skip
+@click.option(
+    "--sent-property", default="", metavar="NAME",
+    help="Property with the time of sending in Unix milliseconds (default: the time in ids that Penstock assigns).",
+)  # fmt: skip
+@click.option("--application-property", default="", metavar="NAME", help="Property with the sender's name.")
+@click.option(
+    "--topics-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+    help="Judge the limits in FILE, the output of `penstock topic list -o json`.",
+)  # fmt: skip
+@click.option(
+    "--retention-hours", type=click.FloatRange(min=0, min_open=True), default=72, show_default=True, metavar="HOURS",
+    help="Retention of the engine, for topics without their own.",
+)  # fmt: skip
+@click.option(
+    "--free-gib", type=click.FloatRange(0), metavar="GIB", help="Forecast the days until so much free space is used up."
+)
+@click.option("--dry-run", is_flag=True, help="Count the messages, and write nothing.")
+@master_option
+@proxy_options("consumer", is_required=False)
+@output_option
+def command(
+    topics: tuple[str, ...], directory: str, start: str, end: str, report: str, sent_property: str,
+    application_property: str, topics_file: Path | None, retention_hours: float, free_gib: float | None, dry_run: bool,
+    master: str, endpoint: str, credential: str, output: str,
+) -> None:  # fmt: skip
+    """Report the traffic of topics per minute: messages, bytes, latency, keys, skew, and a forecast.
+
+    All topics of an archive are read when none is named.
+
+    \b
+    penstock pipeline traffic orders payments --report /tmp/traffic --endpoint 127.0.0.1:9701 --credential spark.json
+    """
+    if bool(directory) == bool(endpoint) or bool(directory) == bool(credential):
+        raise click.UsageError("give either --archive, or --endpoint and --credential")
+    if directory and (start, end) != ("earliest", "latest"):
+        raise click.UsageError("--start and --end are of the engine: leave them out with --archive")
+    if not directory and not topics:
+        raise click.UsageError("name the topics")
+    began_s = time.monotonic()
+    basis = ForecastBasis(
+        topic_limits(_text(topics_file)) if topics_file else {}, int(retention_hours * HOUR_MS),
+        None if free_gib is None else int(free_gib * GIB),
+    )  # fmt: skip
+    options = {"endpoint": endpoint, "credential": credential, "start": start, "end": end}
+    with job_session("traffic", master) as spark:
+        messages = archived_messages(spark, directory, topics) if directory else engine_messages(spark, options, topics)
+        if dry_run:
+            show_one({"dry_run": True, "messages": messages.count()}, output)
+            return
+        figures = measure(spark, messages, report, topics, sent_property, application_property, say)
+        source = f"Archive {directory}" if directory else f"Engine, from {start} to {end}"
+        data = write_traffic_report(figures, basis, report, source, time.time(), sent_property, application_property)
+    show_one(
+        {
+            "topics": len(figures.topics), "messages": sum(each.messages for each in figures.topics),
+            "limits_that_do_not_fit": sum(len(each["faults"]) for each in data["forecast"]),
+            "days_until_full": data["disk"]["days"] if data["disk"] else None, "report": f"{report}/{PAGE}",
+            "seconds": round(time.monotonic() - began_s, 1),
+        },
+        output,
+    )  # fmt: skip
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"{path}: {error}", USAGE) from error

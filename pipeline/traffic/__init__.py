@@ -1,0 +1,1 @@
+"""Traffic of topics per minute, as a report with plots and a forecast."""
