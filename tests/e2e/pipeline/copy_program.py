@@ -1,23 +1,26 @@
 """A program as a user writes it: a streaming copy between topics, run until there is nothing left to copy.
 
-copy_program.py OPTIONS: JSON with the options `read` and `write`, the directory `checkpoint`.
+copy_program.py OPTIONS: JSON with the options `read` and `write`, the directory `checkpoint`, and the `format` of the
+sink (`penstock`, or `penstock-struck`, see struck_source.py).
 """
 
 import json
 import sys
 
 from pipeline.session import local_session
+from tests.e2e.pipeline.struck_source import StruckSource
 
 
 def main() -> None:
     given = json.loads(sys.argv[1])
     spark = local_session("copy", "local[2,2]")
     spark.sparkContext.setLogLevel("ERROR")
+    spark.dataSource.register(StruckSource)
     query = (
         spark.readStream.format("penstock")
         .options(**given["read"])
         .load()
-        .writeStream.format("penstock")
+        .writeStream.format(given.get("format", "penstock"))
         .options(**given["write"])
         .option("checkpointLocation", given["checkpoint"])
         .trigger(availableNow=True)

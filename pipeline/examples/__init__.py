@@ -1,0 +1,1 @@
+"""Programs to start from, on real data that PySpark ships: python -m pipeline.examples.NAME --help."""
