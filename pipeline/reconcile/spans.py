@@ -1,6 +1,8 @@
 """The offsets that a comparison judges, per queue: chosen once at its beginning, so both sides may grow meanwhile. Pure."""
 
 from collections.abc import Iterable, Mapping
+from functools import reduce
+from operator import or_
 from typing import NamedTuple
 
 from pyspark.sql import Column
@@ -23,12 +25,13 @@ QueueSpans = dict[int, QueueSpan]
 
 def is_within(spans: Mapping[int, QueueSpan]) -> Column:
     """Whether a row with columns `queue` and `offset` is in the spans. A queue without a span is not."""
-    found = F.lit(False)
-    for queue, span in spans.items():
-        found = found | (
-            (F.col("queue") == queue) & (F.col("offset") >= F.lit(span.first)) & (F.col("offset") < F.lit(span.end))
-        )
-    return found
+    found = [
+        (F.col("queue") == queue) & (F.col("offset") >= F.lit(span.first)) & (F.col("offset") < F.lit(span.end))
+        for queue, span in spans.items()
+    ]
+    while len(found) > 1:  # in pairs: Spark walks expressions recursively, and a topic may have 10,000 queues
+        found = [reduce(or_, found[at : at + 2]) for at in range(0, len(found), 2)]
+    return found[0] if found else F.lit(False)
 
 
 def archived_spans(entries: Iterable[RangeEntry]) -> QueueSpans:

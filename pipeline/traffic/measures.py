@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from pipeline.archive.manifest import read_manifest
 from pipeline.archive.place import ArchivePlace
+from pipeline.errors import ArchiveDamaged
 from pipeline.replay import archived_rows
 from pipeline.traffic.figures import NamedCount, TopicTraffic, TrafficFigures, TrafficStep
 from pipeline.watching import Say, silent, watched
@@ -34,6 +35,8 @@ def engine_messages(spark: SparkSession, options: Mapping[str, str], topics: Seq
 def archived_messages(spark: SparkSession, url: str, topics: Sequence[str]) -> DataFrame:
     """The messages of topics in an archive; of all its topics, if none is named. Raises ArchiveDamaged."""
     names = topics or sorted({each.topic for each in read_manifest(ArchivePlace(url)) if each.files})
+    if not names:
+        raise ArchiveDamaged(f"archive {url}: has no messages")
     frames = [archived_rows(spark, url, topic).select(*COLUMNS.split(",")) for topic in names]
     return reduce(DataFrame.unionByName, frames)
 

@@ -124,9 +124,10 @@ def _topic(each: TopicTraffic, step_s: int) -> str:
     def rate(name: str) -> list[float | None]:
         return [getattr(steps[at], name) / step_s if at in steps else 0.0 for at in every]
 
+    step = _duration(step_s).removeprefix("1 ")
     parts = [
         f"<h2>{escape(each.topic)}</h2>",
-        f'<p class="soft">{_moment(each.first_s)} to {_moment(each.last_s + 60)}, one point per {_duration(step_s).removeprefix("1 ")}.</p>',
+        f'<p class="soft">{_moment(each.first_s)} to {_moment(each.last_s + 60)}, one point per {step}.</p>',
     ]
     parts += [
         "<h3>Messages per second</h3>",
