@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
+from pipeline.data_source import PenstockSource
+
 LOCAL_SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -25,9 +27,14 @@ JOB_SETTINGS = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Xss1m -XX:-U
 
 
 def local_session(name: str, master: str = "local[2]", settings: Mapping[str, str] | None = None) -> SparkSession:
-    """Start a session, or get the present one. Spark's Python workers run on the interpreter of this process."""
+    """Start a session, or get the present one. Spark's Python workers run on the interpreter of this process.
+
+    The format is registered: Spark does not see `pyspark_penstock` in an editable installation.
+    """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in {**LOCAL_SETTINGS, **(settings or {})}.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    session.dataSource.register(PenstockSource)
+    return session

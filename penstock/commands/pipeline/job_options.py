@@ -10,6 +10,8 @@ from penstock.commands.exits import CommandError
 from penstock.commands.progress import say, shown
 from pipeline.session import JOB_SETTINGS, local_session
 
+CALL_FAILED = "An error occurred while calling"
+
 
 def proxy_options(what: str, is_required: bool = True) -> Callable:
     """--endpoint and --credential."""
@@ -57,7 +59,11 @@ def cause_of(error: BaseException) -> str:
     causes = [
         line for line in lines if line.startswith(("pipeline.errors.", "OSError", "FileNotFoundError", "pyarrow."))
     ]
-    return causes[-1].partition(": ")[2] if causes else next(iter(lines), type(error).__name__)
+    if causes:
+        return causes[-1].partition(": ")[2]
+    if len(lines) > 1 and lines[0].startswith(CALL_FAILED):  # the JVM's exception is on the second line
+        return lines[1].lstrip(": ")
+    return next(iter(lines), type(error).__name__)
 
 
 def show_progress(done: int, total: int) -> None:
