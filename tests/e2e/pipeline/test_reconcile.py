@@ -2,7 +2,6 @@
 
 import json
 import time
-from contextlib import closing
 from hashlib import sha256
 
 import pyarrow as pa
@@ -141,7 +140,8 @@ def test_a_kafka_topic_is_compared_with_its_copy_in_the_engine(spark, tmp_path):
     try:
         home.create("events")
         count = 500
-        with closing(open_driver().producer(home.connection, ProducerOptions())) as producer:
+        producer = open_driver().producer(home.connection, ProducerOptions())
+        try:
             results = []
             numbers = range(count)
             producer.produce(
@@ -149,12 +149,14 @@ def test_a_kafka_topic_is_compared_with_its_copy_in_the_engine(spark, tmp_path):
                     ["events"] * count, [number % 4 for number in numbers], [int(time.time() * 1000)] * count,
                     [b"\xff%d" % number if number % 7 == 0 else b"k" for number in numbers],
                     [b"%d" % number if number % 5 else None for number in numbers],
-                    [(("penstock-id", b"own-%d" % number),) if number % 2 else () for number in numbers],
+                    [[("penstock-id", b"own-%d" % number)] if number % 2 else [] for number in numbers],
                 ),
                 results.append,
             )  # fmt: skip
             assert producer.flush(30.0)
             assert results[0].all_stored
+        finally:
+            producer.close(30.0)
         credential = tmp_path / "comparer.json"
         credential.touch(mode=0o600)
         credential.write_text(json.dumps(home.application._asdict()))
