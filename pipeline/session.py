@@ -1,6 +1,7 @@
 """A Spark session on this machine, with the settings that were measured to be quick there."""
 
 import os
+import pkgutil
 import sys
 from collections.abc import Mapping
 
@@ -8,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.data_source import PenstockSource
 
+FOUND_BY_SPARK = "pyspark_penstock"
 LOCAL_SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -29,12 +31,14 @@ JOB_SETTINGS = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Xss1m -XX:-U
 def local_session(name: str, master: str = "local[2]", settings: Mapping[str, str] | None = None) -> SparkSession:
     """Start a session, or get the present one. Spark's Python workers run on the interpreter of this process.
 
-    The format is registered: Spark does not see `pyspark_penstock` in an editable installation.
+    The format is registered where Spark does not find it: it lists modules, and those of an editable installation are
+    in no list.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in {**LOCAL_SETTINGS, **(settings or {})}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    session.dataSource.register(PenstockSource)
+    if all(each.name != FOUND_BY_SPARK for each in pkgutil.iter_modules()):
+        session.dataSource.register(PenstockSource)
     return session

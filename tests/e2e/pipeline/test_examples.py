@@ -1,4 +1,4 @@
-"""The examples, on the real data that PySpark ships, against a real `penstock up`. One is in every run, all in `make slow`."""
+"""The examples, on the real data that PySpark ships, against a real `penstock up`."""
 
 import json
 import re
@@ -13,6 +13,8 @@ from pipeline.examples.sessions import sessions
 from pipeline.examples.setting import LICENSES, RATINGS, WORDS, ExampleSetting, send_ratings, send_texts
 from pipeline.examples.upserts import upserts
 from pipeline.examples.word_count import word_count
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +49,6 @@ def test_words_are_counted(spark, setting, lines):
     assert {row["word"]: row["count"] for row in word_count(spark, setting, "lines").collect()} == expected
 
 
-@pytest.mark.slow
 def test_sessions_end_after_half_an_hour(spark, setting, rated):
     times = {}
     for user, _, _, rated_s in rated:
@@ -65,7 +66,6 @@ def test_sessions_end_after_half_an_hour(spark, setting, rated):
     )
 
 
-@pytest.mark.slow
 def test_upserts_keep_one_row_per_user_and_movie(spark, setting, rated):
     pairs = {(int(user), int(movie)): float(rating) for user, movie, rating, _ in rated}
     for _ in range(2):
@@ -74,7 +74,6 @@ def test_upserts_keep_one_row_per_user_and_movie(spark, setting, rated):
         assert len(found) == len(pairs)
 
 
-@pytest.mark.slow
 def test_lines_get_the_sentiment_of_their_words(spark, setting, lines):
     sentiments = {
         word: int(value) for word, _, value in (line.partition("\t") for line in WORDS.read_text().splitlines())
@@ -87,7 +86,6 @@ def test_lines_get_the_sentiment_of_their_words(spark, setting, lines):
     )
 
 
-@pytest.mark.slow
 def test_a_copy_has_each_message_once(spark, setting, rated):
     copy(spark, setting, "ratings", "ratings-copy")
     copy(spark, setting, "ratings", "ratings-copy")
