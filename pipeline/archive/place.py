@@ -63,3 +63,8 @@ class ArchivePlace:
         """Delete a file; one that is gone already is no error."""
         if self.exists(name):
             self.files.delete_file(self.path(name))
+
+    def remove_folder(self, name: str) -> None:
+        """Delete a folder with all in it; one that is not there is no error."""
+        if self.files.get_file_info(self.path(name)).type == pafs.FileType.Directory:
+            self.files.delete_dir(self.path(name))

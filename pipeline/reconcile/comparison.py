@@ -16,6 +16,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from pipeline.archive.place import ArchivePlace
 from pipeline.reconcile.sides import ID, IS_JUDGED, OFFSET, QUEUE, ComparedSide, ContentRule, content_rule
 from pipeline.watching import Say, silent, watched
 
@@ -100,6 +101,7 @@ def compare(
             result.without_id = row["lefts"], row["rights"]
     differing = [row for row in sums if row["bucket"] != WITHOUT_ID and any(row[name] for name in ("n", "low", "high"))]
     result.buckets = len(differing)
+    ArchivePlace(folder).remove_folder("findings")
     if differing:
         rows = _both(spark, sides, rule, seeds, [row["bucket"] for row in differing])
         number = 1 + sum(row["lefts"] + row["rights"] for row in differing) // ROWS_PER_PARTITION
@@ -155,29 +157,33 @@ def summed(rows: DataFrame, seed: int) -> DataFrame:
 
 
 def differences(rows: DataFrame) -> DataFrame:
-    """One row per id whose messages differ: kind, id, copies per side, and the first place on each side."""
-    place = F.struct(QUEUE, OFFSET)
+    """One row per id whose messages differ: kind, id, copies per side, and the first place on each side.
+
+    Every judged message needs one on the other side with the same content, judged or not. Messages that are not judged
+    need none.
+    """
+    place, is_left = F.struct(QUEUE, OFFSET), F.col("side") == LEFT
     by_content = rows.groupBy("high", "low", "content").agg(
-        _count(F.col("side") == LEFT).alias("lefts"), _count(F.col("side") == RIGHT).alias("rights"),
-        F.max(IS_JUDGED).alias(IS_JUDGED), F.min(ID).alias(ID),
-        F.min(F.when(F.col("side") == LEFT, place)).alias("left_place"),
-        F.min(F.when(F.col("side") == RIGHT, place)).alias("right_place"),
+        _count(is_left).alias("lefts"), _count(~is_left).alias("rights"),
+        _count(is_left & F.col(IS_JUDGED)).alias("judged_lefts"),
+        _count(~is_left & F.col(IS_JUDGED)).alias("judged_rights"), F.min(ID).alias(ID),
+        F.min(F.when(is_left, place)).alias("left_place"), F.min(F.when(~is_left, place)).alias("right_place"),
     )  # fmt: skip
+    more_left, more_right = F.col("judged_lefts") > F.col("rights"), F.col("judged_rights") > F.col("lefts")
+    is_alone = (more_left & (F.col("rights") == 0)) | (more_right & (F.col("lefts") == 0))
     by_id = by_content.groupBy("high", "low").agg(
         F.min(ID).alias(ID), F.sum("lefts").alias("lefts"), F.sum("rights").alias("rights"),
-        _count((F.col("lefts") == 0) | (F.col("rights") == 0)).alias("alone"),
-        _count(F.col("lefts") != F.col("rights")).alias("uneven"), F.max(IS_JUDGED).alias(IS_JUDGED),
+        _count(is_alone).alias("alone"), _count(more_left).alias("more_left"), _count(more_right).alias("more_right"),
         F.min("left_place").alias("left_place"), F.min("right_place").alias("right_place"),
     )  # fmt: skip
     kind = (
         F.when(F.col("rights") == 0, DifferenceKind.MISSING_RIGHT)
         .when(F.col("lefts") == 0, DifferenceKind.MISSING_LEFT)
         .when(F.col("alone") > 0, DifferenceKind.ALTERED)
-        .when(F.col("lefts") > F.col("rights"), DifferenceKind.DOUBLED_LEFT)
-        .when(F.col("lefts") < F.col("rights"), DifferenceKind.DOUBLED_RIGHT)
-        .otherwise(DifferenceKind.ALTERED)
+        .when(F.col("more_left") > 0, DifferenceKind.DOUBLED_LEFT)
+        .otherwise(DifferenceKind.DOUBLED_RIGHT)
     )
-    return by_id.where(F.col(IS_JUDGED) & (F.col("uneven") > 0)).select(
+    return by_id.where((F.col("more_left") > 0) | (F.col("more_right") > 0)).select(
         kind.alias("kind"), ID, "lefts", "rights",
         F.col("left_place.queue").alias("left_queue"), F.col("left_place.offset").alias("left_offset"),
         F.col("right_place.queue").alias("right_queue"), F.col("right_place.offset").alias("right_offset"),

@@ -15,6 +15,7 @@ from common.kafka.drivers import installed, open_driver
 from common.kafka.records import OutgoingRecords
 from penstock.commands.pipeline.group import command
 from pipeline.archive.archive import plan_archive, run_archive
+from pipeline.reconcile.comparison import differences
 from tests.services import require
 from tests.waiting import until
 
@@ -112,6 +113,20 @@ def test_when_everything_differs_everything_is_listed_in_the_table_of_findings(s
     assert found["differences"]["missing in sent"] >= MESSAGES
     assert len(found["first"]) == 100
     assert spark.read.parquet(found["findings"]).count() == sum(found["differences"].values())
+
+
+def test_what_is_not_judged_is_found_as_the_other_copy_and_needs_none(spark):
+    rows = [  # side, id, content, is judged
+        (0, "outside", 1, True), (1, "outside", 1, False),
+        (0, "doubled outside", 1, True), (0, "doubled outside", 1, False), (1, "doubled outside", 1, True),
+        (1, "only outside", 1, False),
+        (0, "altered outside", 1, True), (1, "altered outside", 2, False),
+        (1, "twice", 1, True), (1, "twice", 1, True), (0, "twice", 1, False),
+    ]  # fmt: skip
+    frame = spark.createDataFrame(rows, "side INT, id STRING, content LONG, is_judged BOOLEAN")
+    hashed = frame.selectExpr("*", "xxhash64(id) AS high", "0L AS low", "0 AS queue", "0L AS offset")
+    found = {(row["kind"], row["id"]) for row in differences(hashed).collect()}
+    assert found == {("altered", "altered outside"), ("doubled_right", "twice")}
 
 
 @pytest.mark.parametrize(
