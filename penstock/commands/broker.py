@@ -1,26 +1,21 @@
 """`penstock broker`: the replicas of broker groups, and switches from one master to another."""
 
 import threading
-import time
-from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from common.cluster.coordination import Coordination, VersionedRecord
-from common.cluster.group_record import GroupRecord
-from common.config.errors import ConfigError, VersionConflict
+from common.cluster.coordination import Coordination
+from common.config.errors import EntryNotFound
 from common.secret_file import secret_fault
-from controller.planned_switch import forced, left_out, switched
-from engine.link.errors import LinkError
+from controller.operator_switch import switch_master
+from controller.reached_group import look_at, reached
 from penstock.commands import replicas
-from penstock.commands.exits import CONFLICT, USAGE, CommandError, CommandGroup
+from penstock.commands.exits import USAGE, CommandError, CommandGroup
 from penstock.commands.instance import Instance, instance_options, note
 from penstock.commands.output import output_option, show_one, show_rows
-from penstock.commands.replicas import ReplicaGroup
 
 LIST_COLUMNS = ("broker_group", "broker", "role", "state", "epoch", "address")
 BROKER_COLUMNS = (
@@ -37,9 +32,6 @@ BROKER_COLUMNS = (
 )
 HISTORY_COLUMNS = ("at", "version", "epoch", "state", "master", "in_sync", "reason")
 CONTROLLER_S_MAX = 1.0
-ATTEMPTS = 3
-ADOPTED_S_MAX = 3.0
-HAND_OVER_S_MAX = 2.0
 
 key_option = click.option(
     "--cluster-key",
@@ -73,8 +65,8 @@ def list_command(instance: Instance, output: str) -> None:
 
 def _rows(coordination: Coordination, name: str) -> list[dict[str, Any]]:
     try:
-        group = replicas.look_at(coordination, name)
-    except CommandError:
+        group = look_at(coordination, name)
+    except EntryNotFound:
         return []  # its brokers have gone before it had a record
     record = group.record
     shared = {"state": record.state.value if record else None, "epoch": record.epoch if record else None}
@@ -96,7 +88,7 @@ def show(instance: Instance, group: str, cluster_key: Path | None, output: str) 
     """Show the record of GROUP, the reason of its state, and what each broker reports: end of its log, gap in bytes, lag."""
     with (
         replicas.coordination_of(instance) as coordination,
-        replicas.reached(coordination, group, _key(instance, cluster_key)) as found,
+        reached(coordination, group, _key(instance, cluster_key)) as found,
     ):
         shown = replicas.facts(found)
         if found.record is not None:
@@ -119,7 +111,7 @@ def show(instance: Instance, group: str, cluster_key: Path | None, output: str) 
 def history(instance: Instance, group: str, limit: int, output: str) -> None:
     """Show the latest changes of GROUP, oldest first: time, epoch, state, master, reason. The newest 100 are kept."""
     with replicas.coordination_of(instance) as coordination:
-        replicas.look_at(coordination, group)
+        look_at(coordination, group)
         changes = coordination.history(group)[-limit:]
     rows = [{"at": _utc(each.record.at_ms), **replicas.change_of(each)} for each in changes]
     show_rows(rows, HISTORY_COLUMNS, output)
@@ -142,77 +134,15 @@ def switch(instance: Instance, group: str, to: str, force: bool, cluster_key: Pa
         raise click.UsageError("--force needs --to BROKER: nothing says which log is to be kept")
     key = _key(instance, cluster_key)
     with replicas.coordination_of(instance) as coordination:
-        for attempt in range(ATTEMPTS):
-            with replicas.reached(coordination, group, key) as found:
-                record = _next_record(found, to, force)
-                losses = left_out(found.record, found.views, to) if force else []
-                if not force:
-                    _hand_over(found)
-                try:
-                    written = VersionedRecord(record, coordination.write(group, record, found.version))
-                except VersionConflict:
-                    if attempt == ATTEMPTS - 1:
-                        raise
-                    continue  # a controller was faster
-                _finish(instance, coordination, found, written, losses, output)
-                return
-
-
-def _next_record(group: ReplicaGroup, to: str, force: bool) -> GroupRecord:
-    if force:
-        found = forced(group.record, group.views, to)
-    elif group.record is None:
-        found = "it has no record yet: a controller makes the first one"
-    else:
-        found = switched(group.version, group.record, group.views, to)
-    if isinstance(found, str):
-        raise CommandError(f"broker group {group.name}: {found}", CONFLICT)
-    return replace(found, at_ms=time.time_ns() // 1_000_000)
-
-
-def _hand_over(group: ReplicaGroup) -> None:
-    """Have the present master finish its work. One that is not reached can only be replaced as it is: nothing is lost."""
-    link = group.links.get(group.record.master) if group.record is not None else None
-    if group.record is None or link is None:
-        return
-    try:
-        reason = link.hand_over(group.version, HAND_OVER_S_MAX)
-    except (OSError, LinkError) as error:
-        click.echo(f"warning: broker {group.record.master} does not answer: {error}", err=True)
-        return
-    if reason:
-        raise CommandError(f"broker group {group.name}: broker {group.record.master} leads on: {reason}", CONFLICT)
-
-
-def _finish(
-    instance: Instance, coordination: Coordination, group: ReplicaGroup, written: VersionedRecord, losses: list[str],
-    output: str,
-) -> None:  # fmt: skip
-    """Push the record that was written, tell of it, and wait until its master has adopted it."""
-    for link in group.links.values():
-        link.push(written)
-    for sentence in losses:
-        click.echo(f"warning: {sentence}", err=True)
-    try:
-        coordination.remember(group.name, written)
-    except ConfigError as error:
-        click.echo(f"warning: done, but missing in the history: {error}", err=True)
-    record = written.record
-    if not _adopts(group, written):
-        click.echo(f"warning: written, but broker {record.master} has not adopted it yet", err=True)
-    old = {"master": group.record.master, "epoch": group.record.epoch} if group.record is not None else None
-    note(instance, "switch", "broker", group.name, old, {"master": record.master, "epoch": record.epoch})
-    shown = {"broker_group": group.name, "master": record.master, "epoch": record.epoch, "state": record.state.value}
+        before, record = switch_master(coordination, group, key, to, force, _warn)
+    old = {"master": before.master, "epoch": before.epoch} if before is not None else None
+    note(instance, "switch", "broker", group, old, {"master": record.master, "epoch": record.epoch})
+    shown = {"broker_group": group, "master": record.master, "epoch": record.epoch, "state": record.state.value}
     show_one({**shown, "in_sync": replicas.members(record.in_sync)}, output)
 
 
-def _adopts(group: ReplicaGroup, written: VersionedRecord) -> bool:
-    link, deadline = group.links.get(written.record.master), time.monotonic() + ADOPTED_S_MAX
-    with suppress(OSError, LinkError):
-        while link is not None and time.monotonic() < deadline:
-            if replicas.next_report(link).version >= written.version:
-                return True
-    return False
+def _warn(sentence: str) -> None:
+    click.echo(f"warning: {sentence}", err=True)
 
 
 def _key(instance: Instance, path: Path | None) -> bytes:

@@ -111,7 +111,7 @@ def test_a_group_is_shown_with_what_its_brokers_report(run, group):
 
 
 def test_a_broker_that_does_not_answer_is_shown_so(run, group, monkeypatch):
-    monkeypatch.setattr("penstock.commands.replicas.REACH_S", 0.2)
+    monkeypatch.setattr("controller.reached_group.REACH_S", 0.2)
     group.b.is_silent.set()
     rows = {row["broker"]: row for row in json.loads(run("show", "g", "-o", "json").stdout)["brokers"]}
     assert rows["b"]["answer"].startswith("no answer") and rows["a"]["answer"] == "yes"
@@ -152,8 +152,8 @@ def test_the_master_hands_over_before_the_record_is_written(run, group):
 
 
 def test_a_master_that_does_not_answer_is_replaced_as_it_is(run, group, monkeypatch):
-    monkeypatch.setattr("penstock.commands.broker.HAND_OVER_S_MAX", 0.2)
-    monkeypatch.setattr("penstock.commands.replicas.REACH_S", 0.2)
+    monkeypatch.setattr("controller.operator_switch.HAND_OVER_S_MAX", 0.2)
+    monkeypatch.setattr("controller.reached_group.REACH_S", 0.2)
     group.a.is_silent.set()
     run("switch", "g")
     assert group.record.master == "b"
@@ -206,7 +206,7 @@ def test_a_switch_that_a_controller_forestalls_is_decided_anew(run, group, monke
 
 
 def test_a_master_that_does_not_adopt_its_record_is_warned_of(run, group, monkeypatch):
-    monkeypatch.setattr("penstock.commands.broker.ADOPTED_S_MAX", 0.3)
+    monkeypatch.setattr("controller.operator_switch.ADOPTED_S_MAX", 0.3)
     group.b.refusal = "the disk is full"
     assert "broker b has not adopted it yet" in run("switch", "g", "--to", "b").stderr
 
