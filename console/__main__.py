@@ -28,6 +28,7 @@ from console.database.one_time_links import OneTimeLinks
 from console.installation.broker_queries import BrokerQueries
 from console.installation.configuration import Configuration
 from console.installation.live_tail import TAILS_MAX
+from console.installation.migration_runs import MigrationRuns
 from console.options import FIRST, mail_server, parse
 from console.parts import ConsoleParts, make_parts
 from console.security.origins import Origins
@@ -65,7 +66,16 @@ def compose(
     return make_parts(
         clock, database, Configuration(store, view, clock, options.config), brokers, origins, options.metrics,
         mail_server(options), options.notify_networks,
+        cluster_key=Path(options.cluster_key).read_bytes() if options.cluster_key else b"", migrations=migration_runs(options, brokers),
     )  # fmt: skip
+
+
+def migration_runs(options: argparse.Namespace, brokers: BrokerQueries) -> MigrationRuns:
+    """The commands of plans, with what they need to find this Penstock."""
+    if not options.admin_key:
+        return MigrationRuns(None, ())
+    found = ["--config", options.config, "--admin-key", str(Path(options.admin_key).absolute())]
+    return MigrationRuns(options.data / "migrations", found, brokers.leader)
 
 
 def run(options: argparse.Namespace) -> None:

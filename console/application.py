@@ -19,23 +19,28 @@ from console.pages import (
     actions,
     alerts,
     applications,
+    broker_groups,
     channels,
     charts,
+    consumption,
     dead_letters,
     delayed,
     group_actions,
     groups,
     health,
     home,
+    limits,
     map,
     masking,
     messages,
+    migrations,
     own,
     people,
     policy,
     requests,
     sign_in,
     tail,
+    topic_requests,
     topics,
 )
 from console.pages import (
@@ -52,9 +57,9 @@ log = logging.getLogger("penstock.console")
 API_MODULES = (changes, reads)
 """They register the operations."""
 PAGES: tuple[ModuleType, ...] = (
-    health, sign_in, own, home, topics, groups, applications, requests, topic_changes, messages, map, charts, alerts,
-    channels, policy, actions, people, token_page, operations, group_actions, dead_letters, delayed, tail,
-    masking,
+    health, sign_in, own, home, topics, groups, applications, requests, topic_requests, consumption, topic_changes,
+    messages, map, broker_groups, migrations, charts, alerts, channels, policy, limits, actions, people, token_page,
+    operations, group_actions, dead_letters, delayed, tail, masking,
 )  # fmt: skip
 FORM_BYTES_MAX, FORM_PARTS_MAX = 2 << 20, 200
 SESSION_S = 12 * 3_600
@@ -70,6 +75,9 @@ SAID = {
     "masked": "The rule counts from now on.",
     "unmasked": "The rule is removed.",
     "cancelled": "The delayed message is cancelled.",
+    "begun": "The command was begun. Its lines appear below.",
+    "limits": "The limits are changed. Every producer proxy follows within a second: see below.",
+    "switched": "The master was switched, and has adopted its role. Sends that waited are sent again.",
     "sent": "The message was sent and stored; this is it.",
 }
 STATUS: dict[type[Exception], tuple[int, str]] = {

@@ -19,6 +19,7 @@ HELP = {
     "database": "Database as sqlite:///PATH or postgresql://USER@HOST/NAME (default: console.db in DIR). "
     "$PENSTOCK_CONSOLE_DATABASE is used where the URL has a password.",
     "admin-key": "File with the key by which engines are administered; without it there are no offsets, lags and messages.",
+    "cluster-key": "File with the key of the cluster's links, for planned switches of masters; without it there are none.",
     "engine": "Brokers of the only broker group, separated by commas (default: broker groups of the configuration).",
     "metrics": "Operators' ports of the processes, separated by commas, whose /metrics pages the charts and alerts of the "
     "installation are made from (default: none).",
@@ -47,6 +48,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add("data", "DIR", required=True, type=Path)
     add("database", "URL", default="")
     add("admin-key", "FILE")
+    add("cluster-key", "FILE")
     add("engine", "HOST:PORT,…", type=_brokers, default=())
     add("metrics", "HOST:PORT,…", type=_addresses, default=())
     add("listen", "HOST:PORT", type=host_and_port, default=Address("127.0.0.1", 9720))
@@ -60,7 +62,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add("ready-fd", "N", type=int)
     add("sign-in-link", "NAME", nargs="?", const=FIRST)
     options = parser.parse_args(arguments)
-    found = secret_faults({"--admin-key": options.admin_key})
+    found = secret_faults({"--admin-key": options.admin_key, "--cluster-key": options.cluster_key})
     if options.public_url and not _is_public_url(options.public_url):
         found.append(f"--public-url {options.public_url}: use http://HOST or https://HOST, without a path")
     if found:

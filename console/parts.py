@@ -10,8 +10,8 @@ from werkzeug.exceptions import Forbidden
 
 from common.clock import Clock
 from console.asking.approval_policy import ApprovalPolicy
+from console.asking.request_approval import RequestApproval
 from console.asking.request_notices import tell_of_request
-from console.asking.topic_approval import TopicApproval
 from console.database.accounts import Account, Accounts
 from console.database.action_log import ActionLog, Actor
 from console.database.alert_states import AlertState, AlertStates
@@ -23,13 +23,17 @@ from console.database.one_time_links import OneTimeLinks
 from console.database.policies import ApprovalPolicies
 from console.database.series_history import SeriesHistory
 from console.database.sessions import Sessions, SignedIn
-from console.database.topic_requests import TopicRequests
-from console.installation.broker_queries import BrokerQueries
+from console.database.user_requests import UserRequests
+from console.installation.broker_queries import BrokerQueries, BrokerState
 from console.installation.configuration import Configuration
 from console.installation.dead_letters import DeadLetters
 from console.installation.delayed_messages import DelayedMessages
 from console.installation.group_resets import GroupResets
+from console.installation.latest import Latest
 from console.installation.live_tail import LiveTail
+from console.installation.master_switches import MasterSwitches
+from console.installation.migration_runs import MigrationRuns
+from console.installation.replica_groups import ReplicaState, replica_states
 from console.installation.stored_messages import StoredMessages
 from console.installation.trial_messages import TrialMessages
 from console.roles import Role
@@ -46,6 +50,7 @@ from console.watching.sampler import HistorySampler
 from console.watching.webhook import WebhookSender
 
 KEY = "penstock"
+STATES_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,7 @@ class ConsoleParts:
     accounts: Accounts
     sessions: Sessions
     links: OneTimeLinks
-    requests: TopicRequests
+    requests: UserRequests
     policies: ApprovalPolicies
     passwords: Passwords
     brake: SignInBrake
@@ -67,7 +72,7 @@ class ConsoleParts:
     brokers: BrokerQueries
     messages: StoredMessages
     trial: TrialMessages
-    approval: TopicApproval
+    approval: RequestApproval
     history: SeriesHistory
     sampler: HistorySampler
     alerts: AlertStates
@@ -80,6 +85,10 @@ class ConsoleParts:
     delayed: DelayedMessages
     tail: LiveTail
     masking: MaskingRules
+    switches: MasterSwitches
+    migrations: MigrationRuns
+    broker_states: Latest[list[BrokerState]]
+    replica_states: Latest[list[ReplicaState]]
 
     def policy(self) -> tuple[ApprovalPolicy, int]:
         """The policy in force and its version."""
@@ -90,6 +99,7 @@ class ConsoleParts:
 def make_parts(
     clock: Clock, database: ConsoleDatabase, configuration: Configuration, brokers: BrokerQueries, origins: Origins,
     metrics: Sequence[tuple[str, int]] = (), mail: MailServer | None = None, networks: Sequence[str] = (), url: str = "",
+    cluster_key: bytes = b"", migrations: MigrationRuns | None = None,
 ) -> ConsoleParts:  # fmt: skip
     """Compose the parts that follow from these.
 
@@ -98,6 +108,8 @@ def make_parts(
         mail: the server that sends mail; None: none is sent.
         networks: networks that are not public and that webhooks may go to.
         url: where browsers reach the console, for links in notices.
+        cluster_key: for planned switches; b"": none can be made.
+        migrations: begins commands of plans; None: none can be begun.
     """
     log = ActionLog(database, clock)
     notices = NoticeQueue(database, log, clock)
@@ -108,17 +120,20 @@ def make_parts(
     states = AlertStates(database, log, clock, tell)
     history = SeriesHistory(database)
     sampler = HistorySampler(history, EngineFigures(brokers), MetricsPages(metrics))
-    accounts, requests = Accounts(database, log, clock), TopicRequests(database, log, clock)
+    accounts, requests = Accounts(database, log, clock), UserRequests(database, log, clock)
     requests.on_event = partial(tell_of_request, notices)
     return ConsoleParts(
         clock, database, log, accounts, Sessions(database, accounts, clock), OneTimeLinks(database, clock), requests,
         ApprovalPolicies(database, log, clock), Passwords(), SignInBrake(clock.monotonic_s), origins, configuration, brokers,
-        StoredMessages(brokers), TrialMessages(configuration), TopicApproval(requests, configuration.store, clock),
+        StoredMessages(brokers), TrialMessages(configuration), RequestApproval(requests, configuration.store, clock),
         history, sampler, states, AlertWatch(states, clock), notices,
         NoticeCourier(notices, WebhookSender(networks), MailSender(mail or MailServer()), url),
         ApiTokens(database, accounts, log, clock),
         GroupResets(brokers), DeadLetters(brokers), DelayedMessages(brokers), LiveTail(brokers),
-        MaskingRules(database, log),
+        MaskingRules(database, log), MasterSwitches(configuration.url, cluster_key),
+        migrations or MigrationRuns(None, ()),
+        Latest(brokers.states, STATES_S, clock.monotonic_s),
+        Latest(partial(replica_states, configuration.url), STATES_S, clock.monotonic_s),
     )  # fmt: skip
 
 
@@ -174,3 +189,10 @@ def mask(topic: str) -> Mask:
 def may_use_topics(topics: list[str]) -> bool:
     """Whether the account may act on a group that reads these topics: operators, and the team that owns all of them."""
     return account().role >= Role.OPERATOR or (bool(topics) and all(may_use_topic(topic) for topic in topics))
+
+
+def may_act_on_group(name: str, topics: list[str]) -> bool:
+    """Whether the account may act on a group: as of its topics, and the team that asked for the group."""
+    own = account()
+    owner = parts().requests.owner_of_group(name) if own.role >= Role.OWNER else None
+    return may_use_topics(topics) or (owner is not None and own.is_in(owner[0]))

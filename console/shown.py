@@ -74,6 +74,8 @@ def setting(name: str, value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value)) or "none"
+    if isinstance(value, dict):
+        return ", ".join(f"{part}={each}" for part, each in value.items()) or "none"
     if isinstance(value, int):
         if name == "delay_ms_max" and value == 1:
             return "no delayed messages"

@@ -15,17 +15,34 @@ class GateChanges(Changes):
 
 def show(admin: Administrator) -> GateSettings:
     """The current settings."""
-    try:
-        return verbs.get(admin, GateSettings, NAME)[0]
-    except EntryNotFound:
-        return GateSettings()
+    return show_versioned(admin)[0]
 
 
-def set_gate(admin: Administrator, settings: GateChanges) -> GateSettings:
-    """Change some settings. Every producer proxy follows within a second. Raises InvalidDefinition."""
+def show_versioned(admin: Administrator) -> tuple[GateSettings, int]:
+    """The current settings and their version; 0: there is no entry, and they are the defaults."""
     try:
-        return verbs.set_settings(admin, GateSettings, NAME, settings)
+        return verbs.get(admin, GateSettings, NAME)
     except EntryNotFound:
-        made = GateSettings.from_value(NAME, settings.given())
-        verbs.create(admin, [made])
-        return made
+        return GateSettings(), 0
+
+
+def set_gate(admin: Administrator, settings: GateChanges, seen: int | None = None) -> GateSettings:
+    """Change some settings. Every producer proxy follows within a second.
+
+    Args:
+        seen: the version that the change was decided on, 0 for none; None: any.
+    Raises:
+        InvalidDefinition. VersionConflict: there is another version than `seen`; nothing was written.
+    """
+    if seen == 0:
+        return _create(admin, settings)
+    try:
+        return verbs.set_settings(admin, GateSettings, NAME, settings, seen)
+    except EntryNotFound:
+        return _create(admin, settings)
+
+
+def _create(admin: Administrator, settings: GateChanges) -> GateSettings:
+    made = GateSettings.from_value(NAME, settings.given())
+    verbs.create(admin, [made])
+    return made

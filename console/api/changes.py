@@ -1,6 +1,7 @@
 """Operations that change something, by the functions of the pages and of `penstock apply`."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from flask import request
@@ -8,9 +9,11 @@ from werkzeug.exceptions import BadRequest
 
 from common.admin import declared
 from console.api.operations import ANY, FLAG, TEXT, TEXTS, WHOLE, body, number_of_query, operation, text_of, whole_of
+from console.asking.consumption_wish import DEFAULTS as CONSUMPTION_DEFAULTS
 from console.asking.topic_wish import DEFAULTS
-from console.database.topic_requests import OPEN, TEXT_CHARS_MAX, TopicRequest
+from console.database.user_requests import OPEN, TEXT_CHARS_MAX, UserRequest
 from console.errors import InvalidForm
+from console.pages import broker_groups, consumption, limits, migrations, topic_requests
 from console.pages import requests as pages
 from console.parts import account, actor, parts
 from console.watching.alert_rules import NAMES
@@ -20,11 +23,16 @@ ANY_FIELD: dict[str, Any] = {}
 NOTED_MAX = 200
 
 
-def _shown(found: TopicRequest) -> dict[str, Any]:
+def _shown(found: UserRequest) -> dict[str, Any]:
     return vars(found)
 
 
-@operation("GET", "/requests", "Requests for topics, newest first.", {"state": TEXT, "before": WHOLE, "limit": WHOLE})
+@operation(
+    "GET",
+    "/requests",
+    "Requests for topics and for consumption, newest first.",
+    {"state": TEXT, "before": WHOLE, "limit": WHOLE},
+)
 def requests() -> Any:
     state = request.args.get("state", "open")
     states = {"open": OPEN, "all": ()}.get(state, (state,))
@@ -43,20 +51,38 @@ def request_for_topic(request_id: int) -> Any:
 @operation("POST", "/requests", "Ask for a topic. Fields that are left out have the form's defaults.",
            body={**dict.fromkeys(DEFAULTS, ANY_FIELD), "team": TEXT, "draft": FLAG}, required=["name", "description", "team"])  # fmt: skip
 def ask() -> Any:
+    values, is_draft = _asked(DEFAULTS)
+    return _shown(pages.found_request(topic_requests.store_request(values, is_draft)))
+
+
+@operation("POST", "/requests/consumption", "Ask for consumption. Fields that are left out have the form's defaults.",
+           body={**dict.fromkeys(CONSUMPTION_DEFAULTS, ANY_FIELD), "team": TEXT, "draft": FLAG},
+           required=["name", "description", "team", "application", "topics"])  # fmt: skip
+def ask_consumption() -> Any:
+    values, is_draft = _asked(CONSUMPTION_DEFAULTS)
+    return _shown(pages.found_request(consumption.store_consumption(values, is_draft)))
+
+
+def _asked(defaults: Mapping[str, str]) -> tuple[dict[str, str], bool]:
+    """The fields of a form from the body, and whether it is a draft."""
     given = body()
-    unknown = sorted(given.keys() - DEFAULTS.keys() - {"draft"})
+    unknown = sorted(given.keys() - defaults.keys() - {"draft"})
     if unknown:
         raise BadRequest(f"There is no field {unknown[0][:40]}.")
-    values = {name: _field(given.get(name, default)) for name, default in DEFAULTS.items()}
+    values = {name: _field(given.get(name, default)) for name, default in defaults.items()}
     team = next((each for each in parts().accounts.teams() if each.name == values["team"]), None)
     if team is not None:
         values["team"] = str(team.id)
-    return _shown(pages.found_request(pages.store_request(values, given.get("draft") is True)))
+    return values, given.get("draft") is True
 
 
 def _field(value: Any) -> str:
-    """A form's text of a JSON value."""
-    if isinstance(value, bool) or not isinstance(value, str | int):
+    """A form's text of a JSON value: that of a ticked box, of a list, of a number."""
+    if isinstance(value, bool):
+        return "on" if value else ""
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return "\n".join(value)[:10_000]
+    if not isinstance(value, str | int):
         raise BadRequest("Use text or whole numbers as fields.")
     return str(value)[:10_000]
 
@@ -95,6 +121,37 @@ def reject(request_id: int) -> Any:
     given = body()
     pages.reject_request(request_id, whole_of(given, "version"), text_of(given, "reason").strip()[:TEXT_CHARS_MAX])
     return request_for_topic(request_id)
+
+
+@operation("POST", "/broker-groups/{name}/switch", "Switch the master of a broker group, as its page does.",
+           body={"to": TEXT, "master": TEXT}, required=["to", "master"])  # fmt: skip
+def switch_master(name: str) -> Any:
+    given = body()
+    done, warnings = broker_groups.switch_master(name, text_of(given, "to"), text_of(given, "master"))
+    return {"master": done.record.master, "epoch": done.record.epoch, "warnings": warnings}
+
+
+@operation("POST", "/limits", "Change what every producer proxy accepts. Settings that are left out stay.",
+           body={"version": WHOLE, **dict.fromkeys((*limits.NUMBERS, *limits.LISTS), ANY_FIELD)}, required=["version"])  # fmt: skip
+def change_limits() -> Any:
+    given = body()
+    unknown = sorted(given.keys() - {"version", *limits.NUMBERS, *limits.LISTS})
+    if unknown:
+        raise BadRequest(f"There is no field {unknown[0][:40]}.")
+    settings = {name: value for name, value in given.items() if name != "version"}
+    changed = limits.change_limits(settings, whole_of(given, "version"))
+    return {"settings": changed.to_value()}
+
+
+@operation("POST", "/migrations/{name}/{command}", "Begin a command of a plan, as its page does.",
+           body={"version": WHOLE, "accept": TEXTS}, required=["version"])  # fmt: skip
+def begin_migration(name: str, command: str) -> Any:
+    given = body()
+    accepted = given.get("accept", [])
+    if not isinstance(accepted, list) or not all(isinstance(each, str) for each in accepted):
+        raise BadRequest("accept: use a list of gates.")
+    migrations.begin_command(name, command, accepted, str(whole_of(given, "version")))
+    return {"plan": name, "command": command}
 
 
 @operation("POST", "/alerts/silences", "Silence alerts for a time.",

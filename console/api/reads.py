@@ -5,16 +5,19 @@ from typing import Any
 from flask import request
 from werkzeug.exceptions import NotFound
 
-from common.admin import declared
+from common.admin import declared, gate
 from common.config.definitions import ApplicationDefinition, TopicDefinition
 from common.names import is_name
 from console.api.operations import TEXT, WHOLE, document, number_of_query, operation
+from console.installation import migration_plans
 from console.installation.processes import process_states
 from console.installation.queue_states import lags_of_topic, queue_states, total_lag
 from console.pages import charts
+from console.pages.migrations import allowed_commands, plan_of_name
 from console.pages.topics import QUEUES_SHOWN
 from console.parts import parts
 from console.watching.alert_watch import shown_subject
+from migration.entries import PlanEntry
 
 PAGE_MAX = 1_000
 PAGED = {"q": TEXT, "after": TEXT, "limit": WHOLE}
@@ -93,6 +96,39 @@ def installation() -> Any:
         "processes": [each._asdict() for each in process_states(parts().configuration.admin("console"))],
         "version": parts().configuration.view.version,
     }
+
+
+@operation("GET", "/limits", "What every producer proxy accepts, and the version of these settings.")
+def limits() -> Any:
+    found, version = gate.show_versioned(parts().configuration.admin("console"))
+    return {"settings": found.to_value(), "version": version}
+
+
+@operation("GET", "/migrations", "Plans of moves between Kafka and the engine.")
+def migrations() -> Any:
+    found, faults = migration_plans.plans(parts().configuration.admin("console"))
+    return {"plans": [_plan(each) for each in found], "faults": faults}
+
+
+@operation("GET", "/migrations/{name}", "One plan: state, what it waits for, commands that it allows, history.")
+def migration(name: str) -> Any:
+    admin = parts().configuration.admin("console")
+    entry = plan_of_name(name)
+    facts = migration_plans.facts_of(admin, entry)
+    told = parts().migrations.lines(name)
+    return {
+        **_plan(entry), "text": entry.plan.text, "waits_for": migration_plans.waiting_for(entry, facts, told.is_running),
+        "allowed": allowed_commands(entry, facts), "comparison": migration_plans.comparison(admin, name),
+        "history": [vars(each) for each in entry.history], "lines": told.lines,
+    }  # fmt: skip
+
+
+def _plan(entry: PlanEntry) -> dict[str, Any]:
+    return {
+        "name": entry.plan.name, "recipe": entry.plan.recipe, "cluster": entry.plan.cluster, "version": entry.version,
+        "topics": list(entry.plan.topic_names), "state": entry.state.to_value(), "since_ms": entry.since_ms,
+        "operator": entry.operator,
+    }  # fmt: skip
 
 
 @operation("GET", "/history", "Points of figures of a subject.", {"subject": TEXT, "names": TEXT, "range": TEXT})

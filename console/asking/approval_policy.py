@@ -1,15 +1,17 @@
 """The policy for approval without a person: bounds that operators set, and the reasons why a request is beyond them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from console.asking.consumption_wish import ConsumptionWish
 from console.asking.disk_use import disk_use
 from console.asking.topic_wish import TopicWish
 from console.errors import InvalidForm
 
 GIB = 1 << 30
 NUMBER_MAX = 1_000_000_000
+SWITCHED_OFF = "Every request waits for an operator: the policy is switched off."
 
 
 @dataclass(frozen=True)
@@ -18,7 +20,7 @@ class ApprovalPolicy:
 
     Attributes:
         is_on: without it every request waits for an operator.
-        team_topics_max: topics that the team has already, and this one.
+        team_topics_max: topics that the team has already, and this one. team_groups_max: as well, of groups.
     """
 
     is_on: bool = False
@@ -27,11 +29,12 @@ class ApprovalPolicy:
     retention_hours_max: int = 168
     queues_max: int = 16
     team_topics_max: int = 50
+    team_groups_max: int = 50
 
     def reasons(self, wish: TopicWish, team_topics: int) -> list[str]:
         """Why a person has to decide; empty: nobody has to."""
         if not self.is_on:
-            return ["Every request waits for an operator: the policy is switched off."]
+            return [SWITCHED_OFF]
         bounds = (
             (wish.peak_messages, self.peak_messages_max, "messages/s at the peak"),
             (wish.retention_hours, self.retention_hours_max, "hours of retention"),
@@ -43,6 +46,21 @@ class ApprovalPolicy:
             kept = disk_use(wish).kept_bytes / GIB
             found.append(f"{kept:,.1f} GiB kept: the policy allows {self.kept_gib_max:,} GiB.")
         return found
+
+    def reasons_of_consumption(self, wish: ConsumptionWish, team_groups: int, others: Sequence[str]) -> list[str]:
+        """As `reasons`, of a request for consumption.
+
+        Args:
+            others: topics of the wish that the team does not own: its messages would leave the team that has them.
+        """
+        if not self.is_on:
+            return [SWITCHED_OFF]
+        bounds = (
+            (wish.dead_letter_hours, self.retention_hours_max, "hours of retention for dead letters"),
+            (team_groups + 1, self.team_groups_max, "groups of the team"),
+        )
+        found = [f"{value:,} {what}: the policy allows {most:,}." for value, most, what in bounds if value > most]
+        return found + [f"Topic {each} does not belong to the team." for each in others]
 
     def to_value(self) -> dict[str, Any]:
         return asdict(self)

@@ -4,14 +4,14 @@ from sqlalchemy import Connection
 
 from console.database.action_log import Actor
 from console.database.notice_queue import NoticeQueue
-from console.database.topic_requests import (
+from console.database.user_requests import (
     APPLIED,
     APPROVED,
     COMMENT,
     REJECTED,
     REQUESTED,
     WITHDRAWN,
-    TopicRequest,
+    UserRequest,
 )
 
 WORDS = {
@@ -22,15 +22,15 @@ WORDS = {
 
 
 def tell_of_request(
-    queue: NoticeQueue, connection: Connection, found: TopicRequest, actor: Actor, kind: str, text: str
+    queue: NoticeQueue, connection: Connection, found: UserRequest, actor: Actor, kind: str, text: str
 ) -> None:
     """Queue the notice of an event of a request."""
     if kind not in WORDS:
         return
-    what = "a change of topic" if found.base_version is not None else "topic"
-    title = f"{actor.name} {WORDS[kind]} {what} {found.topic}"
+    what = f"a change of {found.subject}" if found.base_version is not None else found.subject
+    title = f"{actor.name} {WORDS[kind]} {what}"
     body = {
-        "request": found.id, "topic": found.topic, "team": found.team, "asker": found.asker, "by": actor.name,
+        "request": found.id, "kind": found.kind, "name": found.name, "team": found.team, "asker": found.asker, "by": actor.name,
         "state": found.state, "text": text, "path": f"/requests/{found.id}",
     }  # fmt: skip
     queue.put(connection, f"request.{kind}", title, body)

@@ -8,9 +8,9 @@ from typing import Any
 from common.config.definitions import GRADES, TopicDefinition
 from common.config.definitions.topic import BODY_FORMATS, BUFFERS, DURABILITIES
 from common.config.errors import InvalidDefinition
+from console.asking.form_rules import choice, described, whole_number
 from console.errors import InvalidForm
 
-DESCRIPTION_CHARS_MAX = 1_000
 RATE_HEADROOM = 1.5  # the limit is above the peak that was asked for, so that a good day is not refused
 QUEUE_MESSAGES_S = 2_000
 QUEUES_LEAST, QUEUES_MOST = 8, 256
@@ -86,15 +86,9 @@ def parse_wish(form: Mapping[str, str]) -> TopicWish:
     found: dict[str, Any] = {"name": form.get("name", "").strip()}
     if fault := name_fault(found["name"]):
         faults["name"] = fault
-    found["description"] = " ".join(form.get("description", "").split())
-    if not 1 <= len(found["description"]) <= DESCRIPTION_CHARS_MAX:
-        faults["description"] = f"Say in 1 to {DESCRIPTION_CHARS_MAX:,} characters what the messages are for."
-    for field in _WHOLE:
-        found[field] = _whole(field, form.get(field, ""), faults)
-    for field, choices in _CHOICES.items():
-        found[field] = form.get(field, "")
-        if found[field] not in choices:
-            faults[field] = f"Choose one of {', '.join(choices)}."
+    found["description"] = described(form, "what the messages are for", faults)
+    found |= {field: whole_number(form, field, bounds, faults) for field, bounds in _WHOLE.items()}
+    found |= {field: choice(form, field, choices, faults) for field, choices in _CHOICES.items()}
     if not faults.keys() & {"body_bytes", "body_bytes_max"} and found["body_bytes"] > found["body_bytes_max"]:
         faults["body_bytes_max"] = "The largest message is smaller than the average one."
     if faults:
@@ -109,12 +103,3 @@ def name_fault(name: str) -> str:
     except InvalidDefinition as error:
         return f"{error.faults[0][:1].upper()}{error.faults[0][1:]}."
     return ""
-
-
-def _whole(field: str, text: str, faults: dict[str, str]) -> int:
-    low, high, unit = _WHOLE[field]
-    plain = text.strip().replace(",", "").replace(" ", "")
-    if not (plain.isascii() and plain.isdigit() and len(plain) <= 15 and low <= int(plain) <= high):
-        faults[field] = f"Use a whole number from {low:,} to {high:,} ({unit})."
-        return low
-    return int(plain)

@@ -72,22 +72,30 @@ owners = Table(
     Column("team_id", BigInteger, ForeignKey("teams.id", ondelete="CASCADE"), nullable=False, index=True),
     Column("description", Text, nullable=False),
 )
+group_owners = Table(
+    "group_owners",
+    metadata,
+    Column("name", String(249), primary_key=True),
+    Column("team_id", BigInteger, ForeignKey("teams.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("description", Text, nullable=False),
+)
 requests = Table(
     "requests",
     metadata,
     Column("id", Id, primary_key=True),
-    Column("topic", String(249), nullable=False, index=True),
+    Column("kind", String(16), nullable=False, server_default="topic"),  # of what is asked for, see user_requests.py
+    Column("name", String(249), nullable=False, index=True),  # of the topic or group
     Column("team_id", BigInteger, ForeignKey("teams.id"), nullable=False, index=True),
     Column("asker", String(64), nullable=False),
     Column("asked", JSON, nullable=False),  # the form
-    Column("settings", JSON, nullable=False),  # settings of the topic, as the configuration stores them
+    Column("settings", JSON, nullable=False),  # of the topic or group, as the configuration stores them
     Column("state", String(16), nullable=False, index=True),
     Column("version", Integer, nullable=False),  # grows with each change of the state
     Column("problem", Text, nullable=False, server_default=""),  # why an approved request is not applied yet
-    Column("topic_version", BigInteger),
-    Column("kind_version", BigInteger),  # of all topics: what a process has to have applied
-    Column("base", JSON),  # of a change: the settings that the asker saw; NULL: it asks for a new topic
-    Column("base_version", BigInteger),  # and the version of the topic that had them
+    Column("written_version", BigInteger),  # of the topic or group
+    Column("kind_versions", JSON),  # number by kind of the configuration: what a process has to have applied
+    Column("base", JSON),  # of a change: the settings that the asker saw; NULL: it asks for something new
+    Column("base_version", BigInteger),  # and the version that had them
     Column("created_ms", BigInteger, nullable=False),
     Column("changed_ms", BigInteger, nullable=False),
 )

@@ -1,7 +1,7 @@
 """Queries to the engines. What one engine does not answer is a sentence beside the answers of the others."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NamedTuple
 
 from common.config.view import ConfigView
@@ -56,6 +56,14 @@ class BrokerQueries:
         if self._brokers:
             return {"main": self._brokers}
         return {group.name: group.addresses for group in self._view.broker_groups()}
+
+    def leader(self) -> Address | None:
+        """The broker that leads the only broker group, or its first one; None: the configuration names the groups."""
+        for address in self._brokers if len(self._brokers) > 1 else ():
+            with suppress(OSError, LinkError), AdminClient(address, self._key, timeout_s=TIMEOUT_S) as link:
+                if link.hello.leads:
+                    return address
+        return self._brokers[0] if self._brokers else None
 
     @contextmanager
     def open(self, timeout_s: float = TIMEOUT_S) -> Iterator[BrokerLinks]:

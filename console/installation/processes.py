@@ -1,5 +1,6 @@
 """The processes that follow the configuration, and how far each has applied it."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from common.admin import members
@@ -40,13 +41,13 @@ def _state(row: dict[str, Any]) -> ProcessState:
     return ProcessState(kind, address, machine, row["state"], row["behind"], row["reported_s_ago"], row["pid"])
 
 
-def applied_states(store: ConfigStore, kind: str, number: int) -> list[AppliedState]:
-    """The processes that have applied the number of a kind, and those that have not yet. Raises StoreUnavailable."""
+def applied_states(store: ConfigStore, numbers: Mapping[str, int]) -> list[AppliedState]:
+    """The processes that have applied these numbers by kind, and those that have not yet. Raises StoreUnavailable."""
     reports = store.applied()
-    found = [
-        AppliedState(name, "applied" if report.version.get(kind, 0) >= number else "not yet")
-        for name, report in reports.items()
-    ]
+    found = []
+    for name, report in reports.items():
+        has_all = all(report.version.get(kind, 0) >= number for kind, number in numbers.items())
+        found.append(AppliedState(name, "applied" if has_all else "not yet"))
     return sorted(found + [AppliedState(name, "no contact") for name in missing(store)])
 
 

@@ -9,7 +9,9 @@ from common.contract import Message, decode_struct
 from common.filter.native import Filter
 from console.installation.broker_queries import BrokerQueries
 from engine.client import lookup
+from engine.client.admin import AdminError
 from engine.client.lookup import Stored
+from engine.link.codes import UNKNOWN_TOPIC
 
 LIMIT_MAX = 100
 SCAN_MAX, SCAN_S_MAX, SCAN_PAGE = 50_000, 5.0, 2_000
@@ -96,6 +98,26 @@ class StoredMessages:
                 if wanted.passes(each.message):
                     found.append(decoded(topic, each))
         return Matching(found, read, None)
+
+    def newest(self, topic: str, limit: int) -> list[tuple[Stored, FoundMessage]]:
+        """About the newest messages of a topic, newest first, as stored and decoded: an equal share of each queue."""
+        with self._queries.joined() as link:
+            try:
+                places = lookup.bounds(link, topic)
+            except AdminError as error:
+                if error.code != UNKNOWN_TOPIC:
+                    raise
+                return []  # an engine knows a topic from its first message on
+            ends = {queue: place for queue, place in places.items() if place[1] > place[0]}
+            asked = sorted(ends, key=lambda queue: -ends[queue][1])[:limit]
+            share = -(-limit // max(1, len(asked)))
+            found = [
+                each
+                for queue in asked
+                for each in lookup.browse(link, topic, queue, max(ends[queue][0], ends[queue][1] - share), share)
+            ]
+        newest = sorted(found, key=lambda each: -each.stored_at_ms)[:limit]
+        return [(each, decoded(topic, each)) for each in newest]
 
     def one(self, topic: str, queue: int, offset: int) -> FoundMessage | None:
         """The message at a place; None: there is none."""

@@ -8,7 +8,7 @@ from werkzeug.exceptions import Forbidden, NotFound
 
 from common.config.definitions import TopicDefinition
 from console.asking.topic_change import CHOICES, fields_of, parse_change
-from console.database.topic_requests import REQUESTED
+from console.database.user_requests import REQUESTED
 from console.errors import InvalidForm, RequestConflict
 from console.pages.requests import found_request
 from console.parts import account, actor, form, may_use_topic, parts
@@ -59,7 +59,7 @@ def rebase(request_id: int) -> ResponseReturnValue:
         raise Forbidden("Only the one who asked and operators do this.")
     if found.base_version is None:
         raise RequestConflict("This request asks for a new topic.")
-    topic, version = _topic(found.topic)
+    topic, version = _topic(found.name)
     text = form().get("version", "")
     seen = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
     now = {"base": topic.to_value(), "base_version": version}

@@ -15,13 +15,13 @@ from common.names import is_name
 from console.entries import OFFSET_MAX, QUEUE_MAX, TIME_RULE, time_ms, whole
 from console.errors import InvalidForm
 from console.installation.group_resets import QueueMove, Target
-from console.parts import account, actor, form, may_use_topics, parts
+from console.parts import account, actor, form, may_act_on_group, parts
 from engine.client.admin import AdminError
 
 blueprint = Blueprint("group_actions", __name__)
 PLACES = ("earliest", "latest", "time", "offset", "shift")
 MOVES_CHARS_MAX = 400_000
-NOT_YOURS = "Only operators, and owners whose team owns every topic that the group reads, can do this."
+NOT_YOURS = "Only operators, owners whose team asked for the group, and those whose teams own every topic that it reads, can do this."
 
 
 def topics_of(name: str) -> list[str]:
@@ -45,7 +45,7 @@ def topics_of(name: str) -> list[str]:
 def checked_topics(name: str) -> list[str]:
     """The group's topics, for an account that may act on it. Raises Forbidden, NotFound."""
     topics = topics_of(name)
-    if not may_use_topics(topics):
+    if not may_act_on_group(name, topics):
         raise Forbidden(NOT_YOURS)
     return topics
 

@@ -12,7 +12,7 @@ from console.installation.broker_queries import BrokerLinks
 from console.installation.queue_states import total_lag
 from console.pages.charts import group_charts
 from console.pages.topics import settings_of
-from console.parts import may_use_topics, parts
+from console.parts import may_act_on_group, parts
 
 blueprint = Blueprint("groups", __name__)
 PAGE = 50
@@ -54,5 +54,6 @@ def show(name: str) -> ResponseReturnValue:
         "group.html", name=name, found=found, settings=settings, rows=rows, faults=answer.faults,
         total=total_lag(name, rows) if rows else None, charts=group_charts(name),
         oldest_s=max((row["lag_s"] for row in rows if row["lag"]), default=0.0),
-        may_act=may_use_topics(sorted({row["topic"] for row in rows if not is_dead_letter_topic(row["topic"])})),
+        owner=parts().requests.owner_of_group(name),
+        may_act=may_act_on_group(name, sorted({row["topic"] for row in rows if not is_dead_letter_topic(row["topic"])})),
     )  # fmt: skip

@@ -7,7 +7,7 @@ from flask.typing import ResponseReturnValue
 
 from common.config.errors import ConfigError
 from console.database.alert_states import FIRING
-from console.database.topic_requests import APPROVED, REQUESTED
+from console.database.user_requests import APPROVED, REQUESTED
 from console.installation.processes import process_states
 from console.parts import account, parts
 from console.roles import Role

@@ -1,11 +1,13 @@
 """The map of the installation: processes with the configuration that they have applied, broker groups with their brokers."""
 
+from typing import Any
+
 from flask import Blueprint, render_template
 from flask.typing import ResponseReturnValue
 
 from common.config.errors import ConfigError
 from console.installation.processes import ProcessState, process_states
-from console.installation.replica_groups import ReplicaState, replica_states
+from console.installation.replica_groups import ReplicaState
 from console.pages.charts import installation_charts
 from console.parts import parts
 
@@ -16,18 +18,34 @@ blueprint = Blueprint("map", __name__)
 def show() -> ResponseReturnValue:
     """The map."""
     processes: list[ProcessState] = []
-    fault, url = "", parts().configuration.url
+    fault = ""
     try:
         processes = process_states(parts().configuration.admin("console"))
     except ConfigError as error:
         fault = str(error)
-    replicas: list[ReplicaState] = []
-    try:
-        if url and any(len(addresses) > 1 for addresses in parts().brokers.places().values()):
-            replicas = replica_states(url)
-    except (ConfigError, OSError) as error:
-        fault = fault or str(error)
     version = {kind: number for kind, number in parts().configuration.view.version.items() if number and len(kind) < 20}
     generation = version.pop("generation", 0)
-    shown = {"processes": processes, "fault": fault, "version": version, "generation": generation, "replicas": replicas}
-    return render_template("map.html", **shown, brokers=parts().brokers.states(), charts=installation_charts())
+    shown = {"processes": processes, "fault": fault, "version": version, "generation": generation}
+    return render_template("map.html", **shown, **_brokers(), charts=installation_charts())
+
+
+@blueprint.get("/map/live")
+def live() -> ResponseReturnValue:
+    """The part with brokers and replicas, which the page asks for again and again."""
+    return render_template("map_live.html", **_brokers())
+
+
+def _brokers() -> dict[str, Any]:
+    replicas: list[ReplicaState] = []
+    fault = ""
+    try:
+        replicas = replicas_now()
+    except (ConfigError, OSError) as error:
+        fault = str(error)
+    return {"brokers": parts().broker_states.get(), "replicas": replicas, "replica_fault": fault}
+
+
+def replicas_now() -> list[ReplicaState]:
+    """The broker groups with replicas; none where each group has one broker. Raises ConfigError, OSError."""
+    has_replicas = any(len(addresses) > 1 for addresses in parts().brokers.places().values())
+    return parts().replica_states.get() if has_replicas and parts().configuration.url else []

@@ -1,6 +1,5 @@
-"""Requests for topics: the form with its check and preview, the list, one request with its decisions."""
+"""Requests for topics and for consumption: the list, one request with its decisions."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from flask import Blueprint, redirect, render_template, request
@@ -8,21 +7,22 @@ from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import Forbidden, NotFound
 
 from common.config.errors import ConfigError
+from console.asking.consumption_wish import ConsumptionWish
 from console.asking.disk_use import disk_use
-from console.asking.topic_approval import POLICY
+from console.asking.request_approval import POLICY
 from console.asking.topic_change import ChangedSetting, compared
-from console.asking.topic_wish import DEFAULTS, TopicWish, name_fault, parse_wish
-from console.database.accounts import Team
-from console.database.topic_requests import (
+from console.asking.topic_wish import TopicWish
+from console.database.user_requests import (
     APPLIED,
     APPROVED,
+    CONSUMPTION,
     DRAFT,
     OPEN,
     REJECTED,
     REQUESTED,
     TEXT_CHARS_MAX,
     WITHDRAWN,
-    TopicRequest,
+    UserRequest,
 )
 from console.errors import InvalidForm
 from console.installation.processes import AppliedState, applied_states
@@ -46,60 +46,30 @@ def index() -> ResponseReturnValue:
     return render_template("requests.html", rows=rows, state=state, following=following)
 
 
-@blueprint.get("/requests/new", endpoint="form")
-def form_page() -> ResponseReturnValue:
-    """The empty form."""
-    return _form_page({**DEFAULTS, "name": request.args.get("name", "")[:249]}, {})
-
-
-def _form_page(values: Mapping[str, str], faults: Mapping[str, str], status: int = 200) -> ResponseReturnValue:
-    teams = _teams()
-    choices = [("", "Choose a team")] if len(teams) > 1 else []
-    choices += [(str(team.id), team.name) for team in teams]
-    if len(teams) == 1:
-        values = {**values, "team": str(teams[0].id)}
-    shown = {"values": values, "faults": faults, "teams": teams, "team_choices": choices, "preview": _preview(values)}
-    return render_template("request_form.html", **shown), status
-
-
-@blueprint.post("/requests/check")
-def check() -> ResponseReturnValue:
-    """The part of the form that says what the wish costs and which fields are wrong. Nothing is stored."""
-    return render_template("request_preview.html", preview=_preview(form()))
-
-
-@blueprint.post("/requests")
-def ask() -> ResponseReturnValue:
-    """Store a request. Within the policy it is approved at once."""
-    values = {name: form().get(name, "") for name in DEFAULTS}
-    is_draft = form().get("action") == DRAFT
-    try:
-        made = store_request(values, is_draft)
-    except InvalidForm as error:
-        return _form_page(values, error.faults, 422)
-    return redirect(f"/requests/{made}", 303)
-
-
-def store_request(values: Mapping[str, str], is_draft: bool) -> int:
-    """Store a request from the fields of its form, and return its number. Raises InvalidForm."""
-    wish, team = parse_wish(values), _team(values)
-    if fault := _taken(wish.name) or _prefix_fault(wish.name, team):
-        raise InvalidForm({"name": fault})
-    state = DRAFT if is_draft else REQUESTED
-    made = parts().requests.add(actor(), team.id, wish.to_value(), wish.settings(), state)
-    if not is_draft:
-        _approve_by_policy(made, 1, wish, team)
-    return made
-
-
-def _approve_by_policy(request_id: int, version: int, wish: TopicWish, team: Team) -> None:
-    policy, _ = parts().policy()
-    if policy.reasons(wish, len(parts().requests.topics_of([team.id]))):
+def approve_by_policy(request_id: int) -> None:
+    """Approve a request that was just handed in, where the policy decides without a person."""
+    found = found_request(request_id)
+    if _reasons(found):
         return
     try:
-        parts().approval.approve(POLICY, request_id, version, "Within the policy: no person has to decide.")
+        parts().approval.approve(POLICY, request_id, found.version, "Within the policy: no person has to decide.")
     except ConfigError:
         pass  # the request's page shows the problem, and the keeper tries again
+
+
+def _reasons(found: UserRequest) -> list[str]:
+    if found.kind == CONSUMPTION:
+        return consumption_reasons(ConsumptionWish.from_value(found.asked), found.team_id)
+    policy, _ = parts().policy()
+    return policy.reasons(TopicWish(**found.asked), len(parts().requests.topics_of([found.team_id])))
+
+
+def consumption_reasons(wish: ConsumptionWish, team_id: int) -> list[str]:
+    """Why a person has to decide on a request for consumption; empty: nobody has to."""
+    policy, _ = parts().policy()
+    owners = {each: parts().requests.owner_of(each) for each in wish.topics}
+    others = [each for each, owner in owners.items() if owner is None or owner[0] != team_id]
+    return policy.reasons_of_consumption(wish, len(parts().requests.groups_of([team_id])), others)
 
 
 @blueprint.get("/requests/<int:request_id>")
@@ -108,22 +78,37 @@ def show(request_id: int) -> ResponseReturnValue:
     return _page(found_request(request_id))
 
 
-def _page(found: TopicRequest, fault: str = "", status: int = 200) -> ResponseReturnValue:
-    wish = TopicWish(**found.asked) if found.base_version is None else None
+def _page(found: UserRequest, fault: str = "", status: int = 200) -> ResponseReturnValue:
     own = account()
     is_party = own.role >= Role.OPERATOR or own.is_in(found.team_id) or own.name == found.asker
     return render_template(
-        "request.html", found=found, wish=wish, use=disk_use(wish) if wish is not None else None, events=parts().requests.events(found.id),
+        "request.html", found=found, **_asked(found), events=parts().requests.events(found.id),
         settings=[(label(name), setting(name, value)) for name, value in found.settings.items()],
-        is_asker=own.name == found.asker,
-        change=comparison(found) if wish is None else None, may_decide=own.role >= Role.OPERATOR, applied=_applied(found), fault=fault,
-        may_comment=own.role >= Role.OWNER and is_party,
+        is_asker=own.name == found.asker, may_decide=own.role >= Role.OPERATOR, applied=_applied(found), fault=fault,
+        may_comment=own.role >= Role.OWNER and is_party, path=_path(found),
     ), status  # fmt: skip
 
 
-def comparison(found: TopicRequest) -> tuple[list[ChangedSetting], bool]:
+def _asked(found: UserRequest) -> dict[str, Any]:
+    """What was asked for, as the part of the page for its kind shows it."""
+    if found.base_version is not None:
+        return {"part": "request_change.html", "change": comparison(found)}
+    if found.kind == CONSUMPTION:
+        wish = ConsumptionWish.from_value(found.asked)
+        owners = [(each, parts().requests.owner_of(each)) for each in wish.topics]
+        return {"part": "request_consumption.html", "wish": wish, "owners": owners}
+    topic = TopicWish(**found.asked)
+    return {"part": "request_topic.html", "wish": topic, "use": disk_use(topic)}
+
+
+def _path(found: UserRequest) -> str:
+    """The page of what was written."""
+    return f"/{'groups' if found.kind == CONSUMPTION else 'topics'}/{found.name}"
+
+
+def comparison(found: UserRequest) -> tuple[list[ChangedSetting], bool]:
     """The rows of a request for a change, and whether the topic has changed since it was asked for."""
-    shown = parts().configuration.topic(found.topic)
+    shown = parts().configuration.topic(found.name)
     now = shown.definition.to_value() if shown is not None else None
     base = found.base or {}
     if found.state not in OPEN:
@@ -134,17 +119,17 @@ def comparison(found: TopicRequest) -> tuple[list[ChangedSetting], bool]:
 
 @blueprint.get("/requests/<int:request_id>/applied")
 def applied(request_id: int) -> ResponseReturnValue:
-    """The part of the page that says which processes have applied the topic."""
+    """The part of the page that says which processes have applied what was written."""
     found = found_request(request_id)
-    return render_template("request_applied.html", found=found, applied=_applied(found))
+    return render_template("request_applied.html", found=found, applied=_applied(found), path=_path(found))
 
 
-def _applied(found: TopicRequest) -> list[AppliedState] | None:
+def _applied(found: UserRequest) -> list[AppliedState] | None:
     """None: nothing is written yet, or the store is away."""
-    if found.state != APPLIED or found.kind_version is None:
+    if found.state != APPLIED or found.kind_versions is None:
         return None
     try:
-        return applied_states(parts().configuration.store, "topic", found.kind_version)
+        return applied_states(parts().configuration.store, found.kind_versions)
     except ConfigError:
         return None
 
@@ -173,11 +158,9 @@ def submit(request_id: int) -> ResponseReturnValue:
 
 def submit_draft(request_id: int, seen: int) -> None:
     """Hand in an own draft that has the version `seen`. Raises RequestConflict."""
-    found = _own(request_id)
-    wish = TopicWish(**found.asked)
+    _own(request_id)
     parts().requests.move(actor(), request_id, (DRAFT, seen), REQUESTED)
-    team = Team(found.team_id, found.team, "")
-    _approve_by_policy(request_id, seen + 1, wish, team)
+    approve_by_policy(request_id)
 
 
 @blueprint.post("/requests/<int:request_id>/withdraw")
@@ -196,7 +179,7 @@ def withdraw_request(request_id: int, seen: int) -> None:
 
 @blueprint.post("/requests/<int:request_id>/approve")
 def approve(request_id: int) -> ResponseReturnValue:
-    """Approve, and write the topic."""
+    """Approve, and write what was asked for."""
     found = found_request(request_id)
     try:
         parts().approval.approve(actor(), request_id, _seen(), form().get("reason", "").strip()[:TEXT_CHARS_MAX])
@@ -228,7 +211,7 @@ def reject_request(request_id: int, seen: int, reason: str) -> None:
 
 @blueprint.post("/requests/<int:request_id>/retry")
 def retry(request_id: int) -> ResponseReturnValue:
-    """Try again to write the topic of an approved request."""
+    """Try again to write what an approved request asks for."""
     try:
         parts().approval.apply(actor(), request_id)
     except ConfigError as error:
@@ -236,7 +219,7 @@ def retry(request_id: int) -> ResponseReturnValue:
     return redirect(f"/requests/{request_id}", 303)
 
 
-def found_request(request_id: int) -> TopicRequest:
+def found_request(request_id: int) -> UserRequest:
     """The request. Raises NotFound."""
     found = parts().requests.get(request_id)
     if found is None:
@@ -244,7 +227,7 @@ def found_request(request_id: int) -> TopicRequest:
     return found
 
 
-def _own(request_id: int) -> TopicRequest:
+def _own(request_id: int) -> UserRequest:
     found = found_request(request_id)
     if found.asker != account().name:
         raise Forbidden("Only the one who asked can do this.")
@@ -255,41 +238,3 @@ def _seen() -> int:
     """The version of the request that the form was made from."""
     text = form().get("version", "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
-
-
-def _teams() -> list[Team]:
-    """The teams that the account may ask for."""
-    return parts().accounts.teams() if account().role >= Role.OPERATOR else list(account().teams)
-
-
-def _team(values: Mapping[str, str]) -> Team:
-    found = next((team for team in _teams() if str(team.id) == values.get("team", "")), None)
-    if found is None:
-        raise InvalidForm({"team": "Choose one of your teams."})
-    return found
-
-
-def _taken(name: str) -> str:
-    return f"Topic {name} exists already." if parts().configuration.has_topic(name) else ""
-
-
-def _prefix_fault(name: str, team: Team) -> str:
-    return "" if name.startswith(team.prefix) else f"Names of team {team.name} begin with {team.prefix}."
-
-
-def _preview(values: Mapping[str, str]) -> dict[str, Any]:
-    """The name's check, all faults, the cost and the policy's answer, for a form that may be half filled in."""
-    name = values.get("name", "").strip()
-    fault = name_fault(name) or _taken(name) if name else ""
-    shown: dict[str, Any] = {"name": name, "name_fault": fault, "faults": {}, "wish": None}
-    try:
-        wish = parse_wish({**values, "description": values.get("description", "").strip() or "-"})
-    except InvalidForm as error:
-        shown["faults"] = {field: text for field, text in error.faults.items() if field != "name"}
-        return shown
-    team = next((each for each in _teams() if str(each.id) == values.get("team", "")), None)
-    if team is not None and not fault:
-        shown["name_fault"] = _prefix_fault(name, team)
-    topics = len(parts().requests.topics_of([team.id])) if team is not None else 0
-    reasons = parts().policy()[0].reasons(wish, topics)
-    return {**shown, "wish": wish, "use": disk_use(wish), "reasons": reasons}

@@ -74,4 +74,14 @@
     say("Shows messages of this topic as they are stored. Nothing is leased, and no group moves.");
   };
   document.querySelectorAll("[data-tail]").forEach(startTail);
+  // A table that is wider than the window can be scrolled by keyboard, too.
+  const makeScrollable = () => {
+    for (const each of document.querySelectorAll(".scroll")) {
+      if (each.scrollWidth > each.clientWidth) each.tabIndex = 0;
+      else each.removeAttribute("tabindex");
+    }
+  };
+  makeScrollable();
+  window.addEventListener("resize", makeScrollable);
+  document.addEventListener("htmx:after:swap", makeScrollable);
 })();

@@ -31,6 +31,8 @@ Address = tuple[str, int]
 APPLIED_S_MAX = 3.0
 PROCESSES = ("producer_proxy", "consumer_proxy", "engine")
 KEYS = ("cluster_key", "admin_key")
+WHO_VARIABLE = "PENSTOCK_WHO"
+"""The author of changes, where a program runs commands for a person: the console names the one who is signed in."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,7 @@ def administration(instance: Instance, *, changes: bool = False, risk: str = "")
     """
     with open_config(instance) as store:
         with name_hints.added(store):
-            yield Administrator(store, f"cli:{_user()}@{socket.gethostname()}")
+            yield Administrator(store, os.environ.get(WHO_VARIABLE) or f"cli:{_user()}@{socket.gethostname()}")
         if changes:
             late = wait_applied(store, store.version(), APPLIED_S_MAX)
             if late:

@@ -49,12 +49,13 @@ MAY_IMPORT = {
         "kafka_bridge.mapping",
         "kafka_bridge.source_identity",
     ),
-    "console": ("common", "engine.client", "engine.link"),
+    # `controller.operator_switch` is a switch that an operator asks for; plans of moves are shown and checked by `migration`'s rules.
+    "console": ("common", "engine.client", "engine.link", "controller.operator_switch", "migration"),
     # A client of both proxies. A comparison with Kafka makes of a record what the copier makes of it.
     "pipeline": ("common", "kafka_bridge.copy_in.messages"),
     # `engine.log.offline` is the other door: for tools, on a directory whose engine is stopped.
     # So are `producer_proxy.buffer` and `producer_proxy.journal`: on files of a proxy that is stopped, or to read those of one that runs.
-    # `controller.planned_switch` holds the rules of a switch that an operator asks for.
+    # `controller.operator_switch` is a switch that an operator asks for, `reached_group` what it is decided on.
     # `kafka_bridge.connecting` says how a Kafka cluster of the configuration is reached, `copy_in.status` and `core` how far
     # a copy is and why it stops: nobody asks a bridge for that. A rehearsal judges by how far a shared read reads ahead.
     "penstock": (
@@ -65,7 +66,8 @@ MAY_IMPORT = {
         "engine.errors",
         "producer_proxy.buffer",
         "producer_proxy.journal",
-        "controller.planned_switch",
+        "controller.operator_switch",
+        "controller.reached_group",
         "kafka_bridge.connecting",
         "kafka_bridge.copy_in.core",
         "kafka_bridge.copy_in.status",

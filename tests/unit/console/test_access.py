@@ -20,6 +20,7 @@ VALUES = {
     "silence_id": 1,
     "channel_id": 1,
     "rule_id": 1,
+    "command": "start",
     "filename": "console.css",
 }
 

@@ -46,7 +46,7 @@ def test_a_topic_is_asked_for_approved_and_there_as_by_the_pages(console, owner,
         "applied",
     ]
     topic = owner.call("GET", "/topics/orders").get_json()
-    assert topic["settings"]["queues"] == 8 and topic["team"] == "shop" and topic["version"] == done["topic_version"]
+    assert topic["settings"]["queues"] == 8 and topic["team"] == "shop" and topic["version"] == done["written_version"]
     assert owner.call("GET", "/topics?q=ORD&limit=1").get_json() == {"names": ["orders"], "total": 1, "after": None}
     second = operator.call("POST", f"/requests/{made['id']}/reject", {"version": 1, "reason": "x"})
     assert second.status_code == 409 and "otto was faster" in second.get_json()["error"]

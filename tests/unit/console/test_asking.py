@@ -8,7 +8,7 @@ from common.config.errors import StoreUnavailable
 from console.asking.approval_policy import ApprovalPolicy
 from console.asking.disk_use import disk_use
 from console.asking.topic_wish import parse_wish
-from console.database.topic_requests import APPLIED, APPROVED
+from console.database.user_requests import APPLIED, APPROVED
 from console.errors import InvalidForm
 from tests.unit.console.consoles import SETUP, WISH, text_of
 
@@ -23,7 +23,7 @@ def test_an_operator_approves_and_the_topic_exists_with_what_was_asked_for(conso
     topic, version = topics.show(console.parts.configuration.admin("test"), "orders")
     assert (topic.queues, topic.durability, topic.retention_ms, topic.rate_messages) == (8, "fsync", 86_400_000, 7500)
     request = console.parts.requests.get(number)
-    assert (request.state, request.topic_version, request.kind_version) == (APPLIED, version, 1)
+    assert (request.state, request.written_version, request.kind_versions) == (APPLIED, version, {"topic": 1})
     assert console.parts.requests.owner_of("orders")[1:] == ("shop", WISH["description"])
     page = text_of(owner.get(f"/requests/{number}"))
     assert "otto approved" in page and "Fits" in page and "The topic exists" in page

@@ -42,7 +42,7 @@ def test_a_change_is_shown_from_to_approved_and_written(console, owner):
     topic, version = topic_of(console)
     assert (topic.retention_ms, topic.grade, topic.queues) == (86_400_000, "high", 8)
     request = console.parts.requests.get(number)
-    assert (request.state, request.topic_version) == ("applied", version)
+    assert (request.state, request.written_version) == ("applied", version)
     assert console.parts.requests.owner_of("orders")[2] == "Orders that are paid", "the description stays"
     assert "console:olaf" in text_of(operator.get("/audit?of=store"))
 

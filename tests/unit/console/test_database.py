@@ -12,7 +12,7 @@ from sqlalchemy import inspect, text
 
 from console.database.console_database import ConsoleDatabase
 from console.database.schema import metadata
-from console.database.topic_requests import REJECTED, REQUESTED, WITHDRAWN
+from console.database.user_requests import REJECTED, REQUESTED, WITHDRAWN
 from console.errors import DatabaseUnavailable, InvalidForm, RequestConflict
 from tests.services.postgresql import PostgreSQL
 from tests.unit.console.consoles import SETUP, WISH, make_console, text_of

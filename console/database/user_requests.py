@@ -1,30 +1,40 @@
-"""Requests for topics and their events. Each change of a state is a compare-and-set on (state, version)."""
+"""Requests of users, for topics and for consumption, and their events. Each change of a state is a compare-and-set on (state, version)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Table, func, insert, select, update
 
 from common.clock import Clock
 from console.database.action_log import ActionLog, Actor
 from console.database.console_database import ConsoleDatabase
-from console.database.schema import owners, request_events, requests, teams
+from console.database.schema import group_owners, owners, request_events, requests, teams
 from console.errors import InvalidForm, RequestConflict
 
 DRAFT, REQUESTED, APPROVED, APPLIED = "draft", "requested", "approved", "applied"
 REJECTED, WITHDRAWN = "rejected", "withdrawn"
+TOPIC, CONSUMPTION = "topic", "consumption"
+KINDS = (TOPIC, CONSUMPTION)
+"""What is asked for: a topic, or a group that reads topics, with the grants of its application."""
 OPEN = (DRAFT, REQUESTED, APPROVED)
 COMMENT = "comment"
 TEXT_CHARS_MAX = 2_000
 
 
 @dataclass(frozen=True)
-class TopicRequest:
-    """A request as stored. `kind_version` is what a process has to have applied; None: nothing is written yet."""
+class UserRequest:
+    """A request as stored.
+
+    Attributes:
+        name: of the topic or group.
+        written_version: of the topic or group; None: nothing is written yet.
+        kind_versions: numbers by kind of the configuration that a process has to have applied.
+    """
 
     id: int
-    topic: str
+    kind: str
+    name: str
     team_id: int
     team: str
     asker: str
@@ -33,38 +43,46 @@ class TopicRequest:
     state: str
     version: int
     problem: str
-    topic_version: int | None
-    kind_version: int | None
+    written_version: int | None
+    kind_versions: dict[str, int] | None
     created_ms: int
     changed_ms: int
     base: dict[str, Any] | None = None
     base_version: int | None = None
 
+    @property
+    def subject(self) -> str:
+        """Kind and name of what is written."""
+        return f"{TOPIC if self.kind == TOPIC else 'group'} {self.name}"
 
-class TopicRequests:
+
+class UserRequests:
     def __init__(self, database: ConsoleDatabase, log: ActionLog, clock: Clock) -> None:
         self._database, self._log, self._clock = database, log, clock
-        self.on_event: Callable[[Connection, TopicRequest, Actor, str, str], None] | None = None
+        self.on_event: Callable[[Connection, UserRequest, Actor, str, str], None] | None = None
         """Called for each event in its transaction, with its kind and text."""
 
-    def add(self, actor: Actor, team_id: int, asked: dict[str, Any], settings: dict[str, Any], state: str) -> int:
+    def add(
+        self, actor: Actor, team_id: int, asked: dict[str, Any], settings: dict[str, Any], state: str, kind: str = TOPIC
+    ) -> int:  # fmt: skip
         """Store a new request, a draft or one that waits for a decision, and return its id.
 
         Raises:
             InvalidForm: another open request has the name.
         """
-        now_ms, topic = self._clock.now_ms(), asked["name"]
+        now_ms, name = self._clock.now_ms(), asked["name"]
+        same = (requests.c.kind == kind, requests.c.name == name, requests.c.state.in_(OPEN))
         with self._database.write() as connection:
-            taken = select(requests.c.id).where(requests.c.topic == topic, requests.c.state.in_(OPEN)).limit(1)
+            taken = select(requests.c.id).where(*same).limit(1)
             if (other := connection.execute(taken).scalar_one_or_none()) is not None:
                 raise InvalidForm({"name": f"Request {other} asks for this name already."})
             row = {
-                "topic": topic, "team_id": team_id, "asker": actor.name, "asked": asked, "settings": settings,
+                "kind": kind, "name": name, "team_id": team_id, "asker": actor.name, "asked": asked, "settings": settings,
                 "state": state, "version": 1, "created_ms": now_ms, "changed_ms": now_ms,
             }  # fmt: skip
             made = connection.execute(insert(requests).values(**row).returning(requests.c.id)).scalar_one()
             self._event(connection, made, actor, state, "")
-            self._log.record(connection, actor, "ask for topic", f"request {made}", None, {**asked, "team": team_id})
+            self._log.record(connection, actor, f"ask for {kind}", f"request {made}", None, {**asked, "team": team_id})
             return made
 
     def add_change(
@@ -77,7 +95,7 @@ class TopicRequests:
         """
         now_ms, asked = self._clock.now_ms(), {"name": topic, "description": reason}
         row = {
-            "topic": topic, "team_id": team_id, "asker": actor.name, "asked": asked, "settings": wanted, "base": base[0],
+            "name": topic, "team_id": team_id, "asker": actor.name, "asked": asked, "settings": wanted, "base": base[0],
             "base_version": base[1], "state": REQUESTED, "version": 1, "created_ms": now_ms, "changed_ms": now_ms,
         }  # fmt: skip
         with self._database.write() as connection:
@@ -87,13 +105,13 @@ class TopicRequests:
             self._log.record(connection, actor, "ask for change", f"request {made}", old, wanted)
             return made
 
-    def get(self, request_id: int) -> TopicRequest | None:
+    def get(self, request_id: int) -> UserRequest | None:
         with self._database.read() as connection:
             return _request(connection, request_id)
 
     def list(
         self, states: Sequence[str] = (), asker: str = "", before_id: int = 0, limit: int = 50
-    ) -> list[TopicRequest]:
+    ) -> list[UserRequest]:
         """The newest requests in these states (none: in any), newest first."""
         wanted = _ALL.order_by(requests.c.id.desc()).limit(limit)
         if states:
@@ -103,7 +121,7 @@ class TopicRequests:
         if before_id:
             wanted = wanted.where(requests.c.id < before_id)
         with self._database.read() as connection:
-            return [TopicRequest(**row._mapping) for row in connection.execute(wanted)]
+            return [UserRequest(**row._mapping) for row in connection.execute(wanted)]
 
     def count(self, state: str) -> int:
         """The number of requests in a state."""
@@ -151,7 +169,14 @@ class TopicRequests:
 
     def owner_of(self, topic: str) -> tuple[int, str, str] | None:
         """The team's id and name, and the description of a topic; None: it has no owner."""
-        wanted = select(teams.c.id, teams.c.name, owners.c.description).join(owners).where(owners.c.topic == topic)
+        return self._owner(owners, owners.c.topic == topic)
+
+    def owner_of_group(self, group: str) -> tuple[int, str, str] | None:
+        """As `owner_of`, of a group that was asked for."""
+        return self._owner(group_owners, group_owners.c.name == group)
+
+    def _owner(self, table: Table, same: ColumnElement[bool]) -> tuple[int, str, str] | None:
+        wanted = select(teams.c.id, teams.c.name, table.c.description).join(table).where(same)
         with self._database.read() as connection:
             row = connection.execute(wanted).one_or_none()
         return None if row is None else (row[0], row[1], row[2])
@@ -159,6 +184,12 @@ class TopicRequests:
     def topics_of(self, team_ids: Sequence[int]) -> Sequence[str]:
         """The names of all topics of these teams, by name."""
         wanted = select(owners.c.topic).where(owners.c.team_id.in_(team_ids)).order_by(owners.c.topic)
+        with self._database.read() as connection:
+            return connection.execute(wanted).scalars().all()
+
+    def groups_of(self, team_ids: Sequence[int]) -> Sequence[str]:
+        """The names of all groups of these teams, by name."""
+        wanted = select(group_owners.c.name).where(group_owners.c.team_id.in_(team_ids)).order_by(group_owners.c.name)
         with self._database.read() as connection:
             return connection.execute(wanted).scalars().all()
 
@@ -173,9 +204,9 @@ class TopicRequests:
 _ALL = select(requests, teams.c.name.label("team")).join(teams)
 
 
-def _request(connection: Connection, request_id: int) -> TopicRequest | None:
+def _request(connection: Connection, request_id: int) -> UserRequest | None:
     row = connection.execute(_ALL.where(requests.c.id == request_id)).one_or_none()
-    return None if row is None else TopicRequest(**row._mapping)
+    return None if row is None else UserRequest(**row._mapping)
 
 
 def _what_happened(connection: Connection, request_id: int) -> str:
@@ -191,7 +222,8 @@ def _own(connection: Connection, request_id: int) -> None:
     found = _request(connection, request_id)
     assert found is not None
     if found.base_version is not None:
-        return  # a change: the topic has its owner
+        return  # a change: it has its owner
+    table, name = (owners, owners.c.topic) if found.kind == TOPIC else (group_owners, group_owners.c.name)
     row = {"team_id": found.team_id, "description": found.asked["description"]}
-    if connection.execute(update(owners).where(owners.c.topic == found.topic).values(**row)).rowcount == 0:
-        connection.execute(insert(owners).values(topic=found.topic, **row))
+    if connection.execute(update(table).where(name == found.name).values(**row)).rowcount == 0:
+        connection.execute(insert(table).values({name: found.name, **row}))

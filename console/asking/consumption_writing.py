@@ -1,0 +1,40 @@
+"""Writes an approved request for consumption, by the verbs behind `penstock group create` and `app grant`.
+
+The group comes first: an application that is granted a group without its definition would get every message, unfiltered.
+"""
+
+from common.admin import applications, groups
+from common.admin.administrator import Administrator
+from common.admin.groups import GroupSettings
+from common.config.definitions import GroupDefinition
+from common.config.errors import VersionConflict
+from console.asking.consumption_wish import ConsumptionWish
+from console.database.user_requests import UserRequest
+
+KINDS = ("group", "application")
+"""Of the configuration that the write changes."""
+
+
+def write(admin: Administrator, request: UserRequest) -> int:
+    """Create the group and grant it to the application; return the group's version. Raises ConfigError.
+
+    A group that has exactly what was asked for is ours: the answer was lost, or the grants were not reached. Granting
+    again adds nothing.
+    """
+    wish = ConsumptionWish.from_value(request.asked)
+    applications.show(admin, wish.application)  # before anything is written
+    settings = dict(request.settings)
+    if settings["start"] == "latest":
+        settings["start_at_ms"] = admin.clock.now_ms()  # what is stored from now on is the group's
+    try:
+        groups.create(admin, request.name, GroupSettings(**settings))
+    except VersionConflict:
+        found = groups.show(admin, request.name)[0]
+        if _settings(found) != _settings(GroupDefinition.from_value(request.name, request.settings)):
+            raise
+    applications.grant(admin, wish.application, wish.grants())
+    return groups.show(admin, request.name)[1]
+
+
+def _settings(group: GroupDefinition) -> dict[str, object]:
+    return {name: value for name, value in group.to_value().items() if name not in ("start_at_ms", "paused")}

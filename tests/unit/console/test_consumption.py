@@ -1,0 +1,206 @@
+"""Requests for consumption: form, preview, policy, decision, the group and the grants in the configuration store."""
+
+import pytest
+
+from common.admin import applications, groups, topics
+from common.admin.applications import Grants
+from common.admin.groups import GroupSettings
+from common.admin.topics import TopicSettings
+from common.config.errors import StoreUnavailable
+from console.asking.approval_policy import ApprovalPolicy
+from console.asking.consumption_wish import DEFAULTS, parse_consumption
+from console.errors import InvalidForm
+from tests.unit.console.consoles import SETUP, text_of
+
+WISH = {
+    **DEFAULTS, "name": "billing", "description": "Bills for orders", "application": "shop", "topics": "orders\nrefunds",
+    "filter": "country IN ('DE', 'FR')", "attempts_max": "5", "retry": "1000,5000", "reads_dead_letters": "on",
+    "rate_messages": "50", "dead_letter_hours": "24",
+}  # fmt: skip
+
+
+@pytest.fixture
+def admin(console):
+    """Topics orders and refunds, and application shop, which may only send."""
+    made = console.parts.configuration.admin("cli")
+    topics.create(made, ["orders", "refunds"], TopicSettings())
+    applications.create(made, "shop", Grants(send=("orders",)))
+    return made
+
+
+@pytest.fixture
+def owner(console, admin):
+    return console.as_role("owner", "olga")
+
+
+@pytest.fixture
+def operator(console):
+    return console.as_role("operator", "otto")
+
+
+def ask(console, browser, **fields: str) -> int:
+    answer = browser.post("/consumption", **{**WISH, "team": str(console.team_id), **fields})
+    assert answer.status_code == 303, text_of(answer)
+    return int(answer.location.rpartition("/")[2])
+
+
+def own(console, *names: str) -> None:
+    """Make team shop the owner of topics, as an applied request does."""
+    for name in names:
+        number = console.parts.requests.add(SETUP, console.team_id, {"name": name, "description": "x"}, {}, "approved")
+        console.parts.requests.move(SETUP, number, ("approved", 1), "applied")
+
+
+def test_an_operator_approves_and_the_group_is_defined_and_granted(console, admin, owner, operator):
+    number = ask(console, owner)
+    assert not groups.is_defined(admin, "billing") and applications.show(admin, "shop")[0].patterns("group") == ()
+    page = text_of(operator.get(f"/requests/{number}"))
+    assert "for consumption" in page and "of no team" in page and "country IN" in page and "dead letters" in page
+    assert operator.post(f"/requests/{number}/approve", version="1").status_code == 303
+    group, version = groups.show(admin, "billing")
+    assert (group.topics, group.attempts_max, group.rate_messages) == (("orders", "refunds"), 5, 50)
+    assert (group.filter, group.retry.delays_ms) == (WISH["filter"], (1000, 5000))
+    assert (group.start, group.start_at_ms, group.dead_letter_retention_ms) == (
+        "latest",
+        console.clock.now_ms(),
+        86_400_000,
+    )
+    app = applications.show(admin, "shop")[0]
+    assert (app.patterns("topic"), app.patterns("group"), app.patterns("dead_letters")) == (
+        ("orders", "refunds"), ("billing",), ("billing",),
+    )  # fmt: skip
+    assert app.patterns("send") == ("orders",) and len(app.keys) == 1, "what it had stays"
+    request = console.parts.requests.get(number)
+    assert (request.state, request.written_version) == ("applied", version)
+    assert request.kind_versions == {
+        "group": console.store.version()["group"],
+        "application": console.store.version()["application"],
+    }
+    assert console.parts.requests.owner_of_group("billing")[1:] == ("shop", "Bills for orders")
+    journal = text_of(operator.get("/audit?of=store"))
+    assert "console:otto" in journal and "group billing" in journal and "application shop" in journal
+
+
+def test_the_page_waits_for_both_kinds_to_be_applied(console, owner, operator):
+    peer = console.store.peer()
+    number = ask(console, owner)
+    operator.post(f"/requests/{number}/approve", version="1")
+    now = console.store.version()
+    peer.report_applied("consumer_proxy@10.0.0.1:9701/host", {**now, "application": now["application"] - 1})
+    assert "0 of 1 processes have applied it" in text_of(owner.get(f"/requests/{number}/applied"))
+    peer.report_applied("consumer_proxy@10.0.0.1:9701/host", now)
+    part = text_of(owner.get(f"/requests/{number}/applied"))
+    assert "All 1 processes have applied it" in part and "group is defined and granted" in part
+
+
+def test_a_crash_between_group_and_grant_is_made_good_and_nothing_is_done_twice(
+    console, admin, owner, operator, monkeypatch
+):
+    number = ask(console, owner)
+
+    def lose_contact(*arguments, **named):
+        raise StoreUnavailable("the connection broke")
+
+    monkeypatch.setattr(applications, "grant", lose_contact)
+    assert operator.post(f"/requests/{number}/approve", version="1").status_code == 503
+    assert groups.is_defined(admin, "billing"), "the group comes first: without it nothing would be filtered"
+    monkeypatch.undo()
+    groups.set_paused(admin, "billing", True)
+    console.clock.advance(60_000)
+    console.parts.approval.resume()
+    assert console.parts.requests.get(number).state == "applied"
+    assert groups.show(admin, "billing")[0].paused and applications.show(admin, "shop")[0].patterns("group") == (
+        "billing",
+    )
+
+
+def test_a_group_of_the_name_that_is_another_one_and_an_application_that_is_gone_grant_nothing(
+    console, admin, owner, operator
+):
+    number = ask(console, owner)
+    groups.create(admin, "billing", GroupSettings(attempts_max=3))
+    assert operator.post(f"/requests/{number}/approve", version="1").status_code == 503
+    assert applications.show(admin, "shop")[0].patterns("topic") == ()
+    assert "billing" in console.parts.requests.get(number).problem
+    assert operator.post(f"/requests/{number}/reject", version="2", reason="taken").status_code == 303
+    other = ask(console, owner, name="books")
+    applications.delete(admin, "shop")
+    assert operator.post(f"/requests/{other}/approve", version="1").status_code in (404, 503)
+    assert not groups.is_defined(admin, "books"), "nothing is written for an application that is not there"
+
+
+def test_the_policy_approves_what_stays_within_the_team_only(console, admin, owner):
+    console.parts.policies.replace(SETUP, ApprovalPolicy(is_on=True).to_value(), 0)
+    own(console, "orders")
+    preview = text_of(owner.post("/consumption/check", **{**WISH, "team": str(console.team_id)}))
+    assert "Topic refunds does not belong to the team." in preview and "of team shop" in preview
+    waits = ask(console, owner)
+    assert console.parts.requests.get(waits).state == "requested"
+    at_once = ask(console, owner, name="books", topics="orders")
+    assert console.parts.requests.get(at_once).state == "applied"
+    late = ask(console, owner, name="late", topics="orders", dead_letter_hours="1000")
+    assert console.parts.requests.get(late).state == "requested"
+
+
+def test_a_draft_is_handed_in_and_a_second_request_for_the_group_is_refused(console, owner):
+    number = ask(console, owner, action="draft")
+    answer = owner.post("/consumption", **{**WISH, "team": str(console.team_id)})
+    assert answer.status_code == 422 and "asks for this name already" in text_of(answer)
+    assert owner.post(f"/requests/{number}/submit", version="1").status_code == 303
+    assert owner.ask(name="billing", team=str(console.team_id)), "a topic may have the name of a group"
+
+
+def test_the_team_that_asked_for_a_group_may_act_on_it_and_no_other(console, admin, owner, operator, monkeypatch):
+    number = ask(console, owner)
+    operator.post(f"/requests/{number}/approve", version="1")
+    assert owner.post("/groups/billing/pause").status_code == 303
+    assert groups.show(admin, "billing")[0].paused
+    eve = console.browser(console.account("eve", "owner", console.other_team_id))
+    assert eve.post("/groups/billing/resume").status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("name", "a b", "Invalid name"), ("name", "", "name"), ("topics", "", "Name 1 to 50"), ("topics", "a/b", "is not a name"),
+        ("topics", " ".join(f"t{n}" for n in range(51)), "Name 1 to 50"), ("topics", "_dlq.x", "dead letters"),
+        ("filter", "amount >", "fault"), ("retry", "soon", "1000,5000"), ("retry", "-1", "1000,5000"), ("retry", "9" * 3000, "1000"),
+        ("order", "any", "Choose one of"), ("on_failure", "park", "Without an order"), ("start", "time", "Choose"),
+        ("lease_s", "0", "whole number"), ("attempts_max", "1001", "whole number"), ("rate_messages", "-1", "whole number"),
+        ("application", "", "application"), ("application", "../x", "application"), ("description", " ", "Say in"),
+    ],
+)  # fmt: skip
+def test_a_field_that_is_wrong_is_named_with_its_rule(field, value, words):
+    with pytest.raises(InvalidForm) as caught:
+        parse_consumption({**WISH, field: value})
+    assert list(caught.value.faults) == [field] and words.lower() in caught.value.faults[field].lower()
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"application": "nobody"}, "There is no application nobody"), ({"topics": "orders nothing"}, "There is no topic nothing"),
+        ({"team": "999"}, "Choose one of your teams"), ({"name": "<b>"}, "not a name"), ({"filter": "'"}, "The filter has a fault"),
+    ],
+)  # fmt: skip
+def test_a_request_that_names_what_is_not_there_is_refused(console, owner, fields, words):
+    answer = owner.post("/consumption", **{**WISH, "team": str(console.team_id), **fields})
+    page = answer.get_data(as_text=True)
+    assert (
+        answer.status_code == 422
+        and (words in text_of(answer) or "Invalid name" in text_of(answer))
+        and "<b>'" not in page
+    )
+    assert console.parts.requests.list() == []
+
+
+def test_a_program_asks_by_the_api_with_a_list_of_topics(console, admin):
+    session = console.account("paul", "owner", console.team_id)
+    token = console.parts.tokens.make(SETUP, session.account, "test", "owner", 1)
+    asked = {**WISH, "team": "shop", "topics": ["orders", "refunds"], "reads_dead_letters": True, "rate_messages": 50}
+    answer = console.visitor().post(
+        "/api/v1/requests/consumption", json=asked, headers={"Authorization": f"Bearer {token}"}
+    )
+    made = answer.get_json()
+    assert (made["kind"], made["name"], made["state"]) == ("consumption", "billing", "requested")
+    assert made["asked"]["topics"] == ["orders", "refunds"] and made["asked"]["reads_dead_letters"] is True
