@@ -9,10 +9,11 @@ from migration.recipes.registry import courses_of
 from migration.states import Do, PlanState, Wait
 from migration.sub_steps.registry import SUB_STEPS, decide
 
-_NEXT = {
+NEXT = {
     PlanStep.PLANNED: "start", PlanStep.COPYING: "verify", PlanStep.VERIFIED: "cut", PlanStep.FENCED: "cut",
     PlanStep.CUT: "soak", PlanStep.SOAKING: "retire",
 }  # fmt: skip
+"""The command that follows a step."""
 
 
 CHANGES = ("switch", "pair", "unpair")
@@ -43,7 +44,7 @@ def waits_for(state: PlanState, facts: Facts, rules: Rules, is_at_work: bool) ->
     """What the plan waits for, as a sentence with numbers."""
     idle = "" if is_at_work else " (no process is at work: use resume)"
     if not state.course:
-        following = _NEXT.get(state.step)
+        following = NEXT.get(state.step)
         return f"an operator: {following} is next" if following else "nothing: it has ended"
     decision = decide(state, facts, rules)
     if isinstance(decision, Wait):

@@ -43,7 +43,10 @@ class MigrationRuns:
     """
 
     def __init__(
-        self, directory: Path | None, options: Sequence[str], engine: Callable[[], Address | None] = lambda: None
+        self,
+        directory: Path | None,
+        options: Sequence[str],
+        engine: Callable[[], tuple[str, int] | None] = lambda: None,
     ) -> None:
         self._directory, self._options, self._engine = directory, tuple(options), engine
         self._lock = threading.Lock()

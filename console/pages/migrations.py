@@ -14,7 +14,7 @@ from console.errors import InvalidForm
 from console.installation import migration_plans
 from console.installation.migration_plans import RESUME
 from console.parts import account, actor, form, parts
-from migration.describe import rows
+from migration.describe import NEXT, rows
 from migration.entries import PlanEntry
 from migration.facts import Facts
 from migration.recipes.course import COMMANDS
@@ -42,7 +42,8 @@ def show(name: str) -> ResponseReturnValue:
         "migration.html", facts=facts, check=check, **_progress(entry, facts),
         differing=migration_plans.differing(check) if check is not None else 0,
         gates=migration_plans.gates(entry, facts, check) if facts is not None else [],
-        allowed=allowed_commands(entry, facts), can_run=parts().migrations.is_possible,
+        allowed=allowed_commands(entry, facts), following=RESUME if entry.state.course else NEXT.get(entry.state.step, ""),
+        can_run=parts().migrations.is_possible,
     )  # fmt: skip
 
 

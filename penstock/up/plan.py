@@ -84,24 +84,17 @@ def make_plan(
         command = [*module_command("engine"), "--data", str(data / name), *common(name), *engine_options, *more]
         return ChildPlan(name, command, data / "logs" / f"{name}.log", stop_rank=1)
 
-    pages = ",".join(address(name) for name in ports if name.endswith("_ops"))
     bridge, to_bridge = bridge_plan(data, url, key, host, ports, only)
-    to_switch = key if replicas > 1 else None
     children = [
         *[engine(number, replica) for replica in copies for number in numbers],
         *([_controller(data, url, key, address(f"{CONTROLLER}_ops"))] if replicas > 1 else []),
         *([bridge] if bridge and KAFKA_BRIDGE in ports else []),
         proxy("producer_proxy", *_stores(data, "producer_proxy"), *to_bridge),
         proxy("consumer_proxy"),
-        *(
-            [_console(data, url, address(CONSOLE), listed if groups == 1 else "", pages, to_switch)]
-            if CONSOLE in ports
-            else []
-        ),
+        *_console(data, url, host, ports, listed if groups == 1 else "", key if replicas > 1 else None),
     ]
-    return UpPlan(
-        data, host, url, key, ports, children, ready_file, groups, replicas, None if KAFKA_BRIDGE in ports else bridge
-    )
+    later = None if KAFKA_BRIDGE in ports else bridge
+    return UpPlan(data, host, url, key, ports, children, ready_file, groups, replicas, later)
 
 
 def _stores(data: Path, name: str) -> list[str]:
@@ -157,16 +150,19 @@ def _controller(data: Path, url: str, key: Path, ops: str) -> ChildPlan:
     )
 
 
-def _console(data: Path, url: str, listen: str, brokers: str, pages: str, key: Path | None) -> ChildPlan:
-    """The web console, with its database in a folder of its own.
+def _console(data: Path, url: str, host: str, ports: Ports, brokers: str, key: Path | None) -> list[ChildPlan]:
+    """The web console, with its database in a folder of its own; none without a port.
 
     Args:
         brokers: of the only broker group; empty: the configuration names several.
-        pages: the operators' ports of all processes.
         key: of the cluster, for switches of masters; None: groups have one broker each.
     """
+    if CONSOLE not in ports:
+        return []
+    listen = f"{Address(host, ports[CONSOLE])}"
+    pages = ",".join(f"{Address(host, port)}" for name, port in ports.items() if name.endswith("_ops"))
     command = [*module_command(CONSOLE), "--config", url, "--data", str(data / CONSOLE), "--listen", listen]
     command += ["--admin-key", str(data / ADMIN_KEY), "--metrics", pages]
     command += ["--engine", brokers] if brokers else []
     command += ["--cluster-key", str(key)] if key else []
-    return ChildPlan(CONSOLE, command, data / "logs" / f"{CONSOLE}.log", is_essential=False)
+    return [ChildPlan(CONSOLE, command, data / "logs" / f"{CONSOLE}.log", is_essential=False)]
