@@ -37,6 +37,7 @@ from console.pages import (
     own,
     people,
     policy,
+    rates,
     requests,
     sign_in,
     tail,
@@ -58,7 +59,7 @@ API_MODULES = (changes, reads)
 """They register the operations."""
 PAGES: tuple[ModuleType, ...] = (
     health, sign_in, own, home, topics, groups, applications, requests, topic_requests, consumption, topic_changes,
-    messages, map, broker_groups, migrations, charts, alerts, channels, policy, limits, actions, people, token_page,
+    messages, map, broker_groups, migrations, charts, alerts, channels, policy, limits, rates, actions, people, token_page,
     operations, group_actions, dead_letters, delayed, tail, masking,
 )  # fmt: skip
 FORM_BYTES_MAX, FORM_PARTS_MAX = 2 << 20, 200
@@ -76,7 +77,7 @@ SAID = {
     "unmasked": "The rule is removed.",
     "cancelled": "The delayed message is cancelled.",
     "begun": "The command was begun. Its lines appear below.",
-    "limits": "The limits are changed. Every producer proxy follows within a second: see below.",
+    "limits": "The limits are changed. Every proxy follows within a second.",
     "switched": "The master was switched, and has adopted its role. Sends that waited are sent again.",
     "sent": "The message was sent and stored; this is it.",
 }

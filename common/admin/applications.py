@@ -164,9 +164,11 @@ class ApplicationSettings(Changes):
     definition = ApplicationDefinition
 
 
-def set_application(admin: Administrator, name: str, settings: ApplicationSettings) -> ApplicationDefinition:
-    """Change limits and allowed origins; in force within a second at every proxy."""
-    return verbs.set_settings(admin, ApplicationDefinition, name, settings)
+def set_application(
+    admin: Administrator, name: str, settings: ApplicationSettings, seen: int | None = None
+) -> ApplicationDefinition:  # fmt: skip
+    """Change limits and allowed origins; in force within a second at every proxy. See `administrator.change` for `seen`."""
+    return verbs.set_settings(admin, ApplicationDefinition, name, settings, seen)
 
 
 def list_applications(

@@ -41,9 +41,11 @@ def show(admin: Administrator, name: str) -> tuple[GroupDefinition, int]:
     return verbs.get(admin, GroupDefinition, name)
 
 
-def set_group(admin: Administrator, name: str, settings: GroupSettings) -> GroupDefinition:
-    """Change a group's settings. `topics` and `topic_filters` replace the whole list."""
-    return verbs.set_settings(admin, GroupDefinition, name, settings)
+def set_group(
+    admin: Administrator, name: str, settings: GroupSettings, seen: int | None = None
+) -> GroupDefinition:  # fmt: skip
+    """Change a group's settings. `topics` and `topic_filters` replace the whole list. See `administrator.change` for `seen`."""
+    return verbs.set_settings(admin, GroupDefinition, name, settings, seen)
 
 
 def unknown_topics(admin: Administrator, group: GroupDefinition) -> list[str]:

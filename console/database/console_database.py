@@ -69,15 +69,19 @@ class ConsoleDatabase:
                 raise
             raise DatabaseUnavailable(f"database {self.shown}: {' '.join(str(error.orig).split())}") from error
 
-    def migrate(self, revision: str = "head") -> None:
-        """Bring the schema to a revision; of several processes one does it. Raises DatabaseUnavailable."""
+    def migrate(self, revision: str = "head", is_back: bool = False) -> None:
+        """Bring the schema to a revision; of several processes one does it. Raises DatabaseUnavailable.
+
+        Args:
+            is_back: the revision is earlier than the present one; `base` always is.
+        """
         settings = Config()
         settings.set_main_option("script_location", str(MIGRATIONS))
         with self.write() as connection:
             if self.kind == "postgresql":
                 connection.execute(text(f"SELECT pg_advisory_xact_lock({LOCK_ID})"))
             settings.attributes["connection"] = connection
-            (command.downgrade if revision == "base" else command.upgrade)(settings, revision)
+            (command.downgrade if is_back or revision == "base" else command.upgrade)(settings, revision)
 
     def check(self) -> None:
         """Raises DatabaseUnavailable."""

@@ -35,4 +35,5 @@ def show(name: str) -> ResponseReturnValue:
     grants = {words: app.patterns(action) for words, action in GRANTS.items()}
     keys = [(key.key_id, key.created_at_ms) for key in app.keys]  # without the secrets
     shown = {"name": name, "version": found.version, "grants": grants, "keys": keys, "settings": settings_of(app)}
+    shown["definition"] = app
     return render_template("application.html", **shown)

@@ -78,6 +78,8 @@ ACCESS: Mapping[str, Role] = {
     "tail.live": Role.OWNER,
     "delayed.index": Role.OWNER,
     "delayed.cancel": Role.OWNER,
+    "rates.of_application": Role.OPERATOR,
+    "rates.of_group": Role.OPERATOR,
     "limits.form": Role.OPERATOR,
     "limits.change": Role.OPERATOR,
     "policy.form": Role.OPERATOR,

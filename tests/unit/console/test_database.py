@@ -10,9 +10,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import inspect, text
 
+from common.clock import FakeClock
+from console.database.action_log import ActionLog
 from console.database.console_database import ConsoleDatabase
 from console.database.schema import metadata
-from console.database.user_requests import REJECTED, REQUESTED, WITHDRAWN
+from console.database.user_requests import CONSUMPTION, REJECTED, REQUESTED, WITHDRAWN, UserRequests
 from console.errors import DatabaseUnavailable, InvalidForm, RequestConflict
 from tests.services.postgresql import PostgreSQL
 from tests.unit.console.consoles import SETUP, WISH, make_console, text_of
@@ -55,6 +57,29 @@ def test_migrations_make_the_schema_that_the_code_declares_and_go_back(url):
     database.migrate("base")
     with database.read() as connection:
         assert set(inspect(connection).get_table_names()) <= {"alembic_version"}
+    database.close()
+
+
+def test_requests_of_an_earlier_version_keep_what_they_have_and_those_for_consumption_go_with_a_way_back(url):
+    database = ConsoleDatabase(url)
+    database.migrate("0003")
+    with database.write() as connection:
+        connection.execute(text("INSERT INTO teams (id, name) VALUES (1, 'shop')"))
+        row = "(100, 'orders', 1, 'olga', '{}', '{}', 'applied', 3, 7, 41, 0, 0)"
+        columns = "id, topic, team_id, asker, asked, settings, state, version, topic_version, kind_version, created_ms, changed_ms"
+        connection.execute(text(f"INSERT INTO requests ({columns}) VALUES {row}"))
+    database.migrate()
+    requests = UserRequests(database, ActionLog(database, FakeClock()), FakeClock())
+    found = requests.get(100)
+    assert (found.kind, found.name, found.written_version, found.kind_versions) == ("topic", "orders", 7, {"topic": 41})
+    other = requests.add(SETUP, 1, {"name": "orders", "description": "x"}, {}, REQUESTED, CONSUMPTION)
+    database.migrate("0003", is_back=True)
+    with database.read() as connection:
+        rows = connection.execute(text("SELECT id, topic, topic_version, kind_version FROM requests")).all()
+        events = connection.execute(
+            text(f"SELECT count(*) FROM request_events WHERE request_id = {other}")
+        ).scalar_one()
+    assert [tuple(each) for each in rows] == [(100, "orders", 7, 41)] and events == 0
     database.close()
 
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from common.admin import gate
+from common.admin import applications, gate, groups
 from common.admin.gate import GateChanges
+from common.admin.groups import GroupSettings
 from tests.unit.console.consoles import text_of
 
 FIELDS = {"rate_messages": "50000", "rate_bytes": "0", "queue_ms": "250", "version": "0"}
@@ -39,3 +40,28 @@ def test_a_value_that_makes_no_sense_is_refused_at_its_field(console, wrong):
     answer = console.as_role("operator").post("/limits", **{**FIELDS, **wrong})
     assert answer.status_code == 422 and 'class="fault"' in answer.get_data(as_text=True)
     assert console.store.count("setting") == 0
+
+
+def test_an_operator_limits_an_application_and_a_group_and_the_second_of_two_is_refused(console):
+    admin = console.parts.configuration.admin("cli")
+    applications.create(admin, "shop")
+    groups.create(admin, "billing", GroupSettings())
+    operator = console.as_role("operator")
+    for path, show, name in (
+        ("/applications/shop", applications.show, "shop"),
+        ("/groups/billing", groups.show, "billing"),
+    ):
+        assert "Change the limits" in operator.get(path).get_data(as_text=True)
+        fields = {"rate_messages": "100", "rate_bytes": "0", "version": "1"}
+        assert operator.post(f"{path}/limits", **fields).status_code == 303
+        assert show(admin, name)[0].rate_messages == 100
+        assert operator.post(f"{path}/limits", **{**fields, "rate_messages": "7"}).status_code == 409
+        assert operator.post(f"{path}/limits", **{**fields, "rate_messages": "-1"}).status_code == 422
+        assert operator.post(f"{path}/limits", **{**fields, "version": "2", "rate_bytes": "9" * 19}).status_code == 422
+        assert show(admin, name)[0].rate_messages == 100
+    assert applications.show(admin, "shop")[0].keys, "its keys stay"
+    assert operator.post("/groups/undefined/limits", rate_messages="1", rate_bytes="0", version="0").status_code == 404
+    assert {row["subject"] for row in console.parts.log.latest("change limits")} == {
+        "application shop",
+        "group billing",
+    }
