@@ -117,7 +117,7 @@ def migration(name: str) -> Any:
     facts = migration_plans.facts_of(admin, entry)
     told = parts().migrations.lines(name)
     return {
-        **_plan(entry), "text": entry.plan.text, "waits_for": migration_plans.waiting_for(entry, facts, told.is_running),
+        **_plan(entry), "text": entry.plan.text, "waits_for": migration_plans.waiting_for(admin, entry),
         "allowed": allowed_commands(entry, facts), "comparison": migration_plans.comparison(admin, name),
         "history": [vars(each) for each in entry.history], "lines": told.lines,
     }  # fmt: skip

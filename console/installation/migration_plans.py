@@ -78,12 +78,18 @@ def allowed(entry: PlanEntry, facts: Facts | None) -> list[str]:
     return found
 
 
-def waiting_for(entry: PlanEntry, facts: Facts | None, is_at_work: bool) -> str:
-    """What the plan waits for, as far as the configuration tells."""
+def waiting_for(admin: Administrator, entry: PlanEntry) -> str:
+    """What the plan waits for, as far as the configuration tells.
+
+    Whether a process is at work is not asked: a claim, which would tell, could keep a command from beginning.
+    """
     state = entry.state
-    if facts is None or (state.course and SUB_STEPS[state.sub_step].asks_positions):
+    if state.course and SUB_STEPS[state.sub_step].asks_positions:
         return f"{state.sub_step} of {state.course}: its numbers are positions in Kafka and the engine"
-    return waits_for(state, facts, rules_of(entry.plan), is_at_work)
+    facts = facts_of(admin, entry) if state.course else Facts({})
+    if facts is None:
+        return f"{state.sub_step} of {state.course}"
+    return waits_for(state, facts, rules_of(entry.plan), is_at_work=True)
 
 
 def comparison(admin: Administrator, name: str) -> dict[str, Any] | None:

@@ -39,7 +39,7 @@ def show(name: str) -> ResponseReturnValue:
     facts = migration_plans.facts_of(_admin(), entry)
     check = migration_plans.comparison(_admin(), name)
     return render_template(
-        "migration.html", facts=facts, check=check, **_progress(entry, facts),
+        "migration.html", facts=facts, check=check, **_progress(entry),
         differing=migration_plans.differing(check) if check is not None else 0,
         gates=migration_plans.gates(entry, facts, check) if facts is not None else [],
         allowed=allowed_commands(entry, facts), following=RESUME if entry.state.course else NEXT.get(entry.state.step, ""),
@@ -51,15 +51,15 @@ def show(name: str) -> ResponseReturnValue:
 def live(name: str) -> ResponseReturnValue:
     """The part that the page asks for again and again; the page is loaded anew when other commands are possible."""
     entry = plan_of_name(name)
-    shown = _progress(entry, migration_plans.facts_of(_admin(), entry))
+    shown = _progress(entry)
     is_new = request.args.get("seen") != shown["seen"]
     return render_template("migration_live.html", **shown), {"HX-Refresh": "true"} if is_new else {}
 
 
-def _progress(entry: PlanEntry, facts: Facts | None) -> dict[str, Any]:
+def _progress(entry: PlanEntry) -> dict[str, Any]:
     told = parts().migrations.lines(entry.plan.name)
     return {
-        "entry": entry, "told": told, "waits_for": migration_plans.waiting_for(entry, facts, told.is_running),
+        "entry": entry, "told": told, "waits_for": migration_plans.waiting_for(_admin(), entry),
         "history": list(reversed(entry.history))[:HISTORY_SHOWN],
         "seen": f"{entry.state.step}.{entry.state.course}.{'running' if told.is_running else ''}",
     }  # fmt: skip

@@ -150,3 +150,11 @@ def test_pages_of_plans_load_no_client_of_kafka():
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_while_the_store_is_away_pages_of_plans_and_limits_say_so(console, plans):
+    browser = console.as_role("operator")
+    console.store.set_available(False, console.clock.now_ms())
+    for path in ("/migrations", "/migrations/shop", "/migrations/shop/live", "/limits"):
+        answer = browser.get(path)
+        assert answer.status_code == 503 and "configuration store" in text_of(answer), path
