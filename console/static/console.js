@@ -76,12 +76,12 @@
   document.querySelectorAll("[data-tail]").forEach(startTail);
   // A table that is wider than the window can be scrolled by keyboard, too.
   const makeScrollable = () => {
-    for (const each of document.querySelectorAll(".scroll")) {
+    for (const each of document.querySelectorAll(".scroll:not([tabindex])")) {
       if (each.scrollWidth > each.clientWidth) each.tabIndex = 0;
-      else each.removeAttribute("tabindex");
     }
   };
   makeScrollable();
   window.addEventListener("resize", makeScrollable);
   document.addEventListener("htmx:after:swap", makeScrollable);
+  document.addEventListener("toggle", makeScrollable, true);
 })();
