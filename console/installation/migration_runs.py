@@ -49,7 +49,7 @@ class MigrationRuns:
         engine: Callable[[], tuple[str, int] | None] = lambda: None,
     ) -> None:
         self._directory, self._options, self._engine = directory, tuple(options), engine
-        self._lock = threading.Lock()
+        self._lock, self._asking = threading.Lock(), threading.Lock()
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     @property
@@ -108,14 +108,17 @@ class MigrationRuns:
         """`penstock migrate status`, which asks Kafka and the engines; or why there is no answer, one sentence."""
         if not self._options:
             return "The console was not told where commands find the configuration."
-        line = self._line("status", plan, "-o", "json")
+        if not self._asking.acquire(blocking=False):  # each question is a process
+            return "Another page asks at this moment: try again."
         try:
             done = subprocess.run(
-                line, stdin=subprocess.DEVNULL, capture_output=True, timeout=STATUS_S_MAX, env=self._environment(""),
-                check=False,
+                self._line("status", plan, "-o", "json"), stdin=subprocess.DEVNULL, capture_output=True,
+                timeout=STATUS_S_MAX, env=self._environment(""), check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             return f"Kafka or the engines have not answered within {STATUS_S_MAX:.0f} seconds."
+        finally:
+            self._asking.release()
         if done.returncode != 0:
             said = done.stderr.decode(errors="replace").strip().splitlines()
             return said[-1] if said else f"The command has ended with exit code {done.returncode}."

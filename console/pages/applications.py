@@ -1,5 +1,7 @@
 """Applications: keys without their secrets, grants and limits."""
 
+from typing import Any
+
 from flask import Blueprint, render_template, request
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import NotFound
@@ -34,6 +36,12 @@ def show(name: str) -> ResponseReturnValue:
     app = found.definition
     grants = {words: app.patterns(action) for words, action in GRANTS.items()}
     keys = [(key.key_id, key.created_at_ms) for key in app.keys]  # without the secrets
-    shown = {"name": name, "version": found.version, "grants": grants, "keys": keys, "settings": settings_of(app)}
+    shown: dict[str, Any] = {
+        "name": name,
+        "version": found.version,
+        "grants": grants,
+        "keys": keys,
+        "settings": settings_of(app),
+    }
     shown["definition"] = app
     return render_template("application.html", **shown)

@@ -21,6 +21,7 @@ from console.database.user_requests import CONSUMPTION, DRAFT, REQUESTED
 from console.errors import InvalidForm
 from console.pages.asking_teams import chosen_team, needed_team, prefix_fault, team_choices
 from console.pages.messages import FAILURES, NO_SEARCH, NOT_YOURS
+from console.pages.part_page import part_or_page
 from console.pages.requests import approve_by_policy, consumption_reasons
 from console.parts import actor, form, mask, may_use_topic, parts
 
@@ -52,8 +53,7 @@ def check() -> ResponseReturnValue:
 def try_filter() -> ResponseReturnValue:
     """The filter on the newest messages of the topics. Nothing is leased, and no group moves."""
     trial = _trial(topics_of(form().get("topics", "")), form().get("filter", "").strip())
-    is_part = request.headers.get("HX-Request") == "true"
-    return render_template("filter_trial.html" if is_part else "filter_trial_page.html", trial=trial)
+    return part_or_page("filter_trial.html", "The filter, tried", "/requests", trial=trial)
 
 
 @blueprint.post("/consumption")

@@ -13,6 +13,7 @@ from common.names import is_name
 from console.errors import InvalidForm
 from console.installation import migration_plans
 from console.installation.migration_plans import RESUME
+from console.pages.part_page import part_or_page
 from console.parts import account, actor, form, parts
 from migration.describe import NEXT, rows
 from migration.entries import PlanEntry
@@ -21,7 +22,7 @@ from migration.recipes.course import COMMANDS
 from migration.sub_steps.registry import GATES
 
 blueprint = Blueprint("migrations", __name__)
-GATED = ("verify", "fence", "cut", "rollback", "retire", RESUME)
+GATED = ("verify", "fence", "cut", "rollback", "retire", "abort", RESUME)
 HISTORY_SHOWN = 100
 
 
@@ -70,7 +71,8 @@ def positions(name: str) -> ResponseReturnValue:
     """Positions and gates as `penstock migrate status` asks Kafka and the engines for them."""
     plan_of_name(name)
     found = parts().migrations.status(name)
-    return render_template("migration_positions.html", found=found, fault=found if isinstance(found, str) else "")
+    shown = {"found": found, "fault": found if isinstance(found, str) else ""}
+    return part_or_page("migration_positions.html", "Positions", f"/migrations/{name}", **shown)
 
 
 @blueprint.get("/migrations/<name>/<command>", endpoint="form")

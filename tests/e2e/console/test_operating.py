@@ -109,6 +109,17 @@ def in_sync(penstock) -> list[dict]:
     return rows if sorted(each["role"] for each in rows) == ["in sync", "master"] else []
 
 
+def test_limits_are_applied_by_all_processes_while_the_page_is_open(ada, penstock):
+    page = ada.page
+    page.goto("/limits")
+    page.fill("#rate_messages", "40000")
+    page.get_by_label("low", exact=True).check()
+    page.get_by_role("button", name="Change the limits").click()
+    expect(page.locator("#applied .check.good")).to_be_visible()
+    shown = penstock.run("gate", "show")
+    assert (shown["rate_messages"], shown["grades_off"]) == (40_000, ["low"])
+
+
 def test_a_migration_is_followed_on_its_page_and_its_commands_are_the_real_ones(ada, penstock):
     """Its cluster is not in the configuration, so `start` ends in the middle, as after an outage, and is aborted."""
     store = open_store(penstock.facts["config"])

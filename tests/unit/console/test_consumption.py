@@ -204,3 +204,29 @@ def test_a_program_asks_by_the_api_with_a_list_of_topics(console, admin):
     made = answer.get_json()
     assert (made["kind"], made["name"], made["state"]) == ("consumption", "billing", "requested")
     assert made["asked"]["topics"] == ["orders", "refunds"] and made["asked"]["reads_dead_letters"] is True
+
+
+def test_notices_tell_of_each_event(console, owner, operator):
+    console.parts.notices.add_channel(SETUP, "ops", "email", "ops@example.org", False, True)
+    number = ask(console, owner)
+    operator.post(f"/requests/{number}/comment", text="Why?")
+    operator.post(f"/requests/{number}/approve", version="1")
+    assert [each["title"] for each in reversed(console.parts.notices.latest())] == [
+        "olga asks for group billing", "otto commented on the request for group billing",
+        "otto approved the request for group billing", "otto created group billing",
+    ]  # fmt: skip
+
+
+def test_hostile_texts_are_shown_as_text(console, owner):
+    hostile = "<img src=x onerror=alert(1)>\u202e evil"
+    number = ask(console, owner, description=hostile, filter="name = '<script>\u202e'")
+    page = owner.get(f"/requests/{number}").get_data(as_text=True)
+    assert (
+        "<img" not in page
+        and "<script>\u202e" not in page
+        and "⟨U+202E⟩" in page
+        and "\u202e" not in page.partition("<form")[0]
+    )
+    for field in ("name", "topics", "application", "filter", "description"):
+        preview = owner.post("/consumption/check", **{**WISH, field: hostile}).get_data(as_text=True)
+        assert "<img" not in preview, field
