@@ -26,6 +26,7 @@ from console.pages import (
     dead_letters,
     delayed,
     group_actions,
+    group_changes,
     groups,
     health,
     home,
@@ -58,7 +59,7 @@ log = logging.getLogger("penstock.console")
 API_MODULES = (changes, reads)
 """They register the operations."""
 PAGES: tuple[ModuleType, ...] = (
-    health, sign_in, own, home, topics, groups, applications, requests, topic_requests, consumption, topic_changes,
+    health, sign_in, own, home, topics, groups, applications, requests, topic_requests, consumption, topic_changes, group_changes,
     messages, map, broker_groups, migrations, charts, alerts, channels, policy, limits, rates, actions, people, token_page,
     operations, group_actions, dead_letters, delayed, tail, masking,
 )  # fmt: skip

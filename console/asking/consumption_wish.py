@@ -20,7 +20,7 @@ from console.errors import InvalidForm
 
 TOPICS_MAX = 50
 STARTS = ("earliest", "latest")
-_HOUR_MS, _KIB = 3_600_000, 1 << 10
+HOUR_MS, KIB = 3_600_000, 1 << 10
 _WHOLE = {
     "lease_s": (1, 43_200, "seconds"),
     "attempts_max": (1, 1_000, "deliveries"),
@@ -73,9 +73,9 @@ class ConsumptionWish:
             "attempts_max": self.attempts_max,
             "order": self.order,
             "on_failure": self.on_failure,
-            "dead_letter_retention_ms": self.dead_letter_hours * _HOUR_MS,
+            "dead_letter_retention_ms": self.dead_letter_hours * HOUR_MS,
             "rate_messages": self.rate_messages,
-            "rate_bytes": self.rate_kib * _KIB,
+            "rate_bytes": self.rate_kib * KIB,
             "filter": self.filter,
         }
         return {**found, "retry": parse_retry_text(self.retry)} if self.retry else found

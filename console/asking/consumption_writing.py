@@ -19,8 +19,10 @@ def write(admin: Administrator, request: UserRequest) -> int:
     """Create the group and grant it to the application; return the group's version. Raises ConfigError.
 
     A group that has exactly what was asked for is ours: the answer was lost, or the grants were not reached. Granting
-    again adds nothing.
+    again adds nothing. A change is of the group's settings alone.
     """
+    if request.base_version is not None:
+        return _change(admin, request)
     wish = ConsumptionWish.from_value(request.asked)
     applications.show(admin, wish.application)  # before anything is written
     settings = dict(request.settings)
@@ -33,6 +35,18 @@ def write(admin: Administrator, request: UserRequest) -> int:
         if _settings(found) != _settings(GroupDefinition.from_value(request.name, request.settings)):
             raise
     applications.grant(admin, wish.application, wish.grants())
+    return groups.show(admin, request.name)[1]
+
+
+def _change(admin: Administrator, request: UserRequest) -> int:
+    try:
+        groups.set_group(admin, request.name, GroupSettings(**request.settings), request.base_version)
+    except VersionConflict:
+        found, version = groups.show(admin, request.name)
+        wanted = GroupDefinition.from_value(request.name, {**(request.base or {}), **request.settings})
+        if found.to_value() != wanted.to_value():
+            raise
+        return version
     return groups.show(admin, request.name)[1]
 
 

@@ -58,17 +58,18 @@ class RequestApproval:
         """
         request = self._requests.get(request_id)
         if request is not None and request.base_version is not None:
-            self._check_base(request.name, request.base_version)
+            self._check_base(request, request.base_version)
         self._requests.move(actor, request_id, (REQUESTED, version), APPROVED, reason)
         self.apply(actor, request_id)
 
-    def _check_base(self, topic: str, base_version: int) -> None:
+    def _check_base(self, request: UserRequest, base_version: int) -> None:
         """Raise RequestConflict for a change of settings that are not the present ones any more; ConfigError."""
-        found = self._store.get("topic", topic)
+        kind, _, name = request.subject.partition(" ")
+        found = self._store.get(kind, name)
         if found is None or found.version != base_version:
             raise RequestConflict(
-                f"Topic {topic} {'is gone' if found is None else 'was changed'} since this was asked for: look at the request "
-                "again, with its present settings."
+                f"{kind.capitalize()} {name} {'is gone' if found is None else 'was changed'} since this was asked for: "
+                "look at the request again, with its present settings."
             )
 
     def apply(self, actor: Actor, request_id: int) -> None:

@@ -82,15 +82,16 @@ def _faults_of(topic: TopicDefinition, field: str, name: str, value: int) -> dic
 
 
 def compared(
-    base: Mapping[str, Any], now: Mapping[str, Any] | None, wanted: Mapping[str, Any]
+    base: Mapping[str, Any], now: Mapping[str, Any] | None, wanted: Mapping[str, Any], of: type = TopicDefinition
 ) -> list[ChangedSetting]:  # fmt: skip
     """Settings that the change is about, and those that have changed since it was asked for.
 
     Args:
-        now: the topic's present settings; None: there is no such topic.
+        now: the present settings; None: the topic or group is gone.
+        of: the definition whose settings they are.
     """
     rows = []
-    for name, each in table_of(TopicDefinition).items():
+    for name, each in table_of(of).items():
         default = each.type.stored(each.default)
         was = base.get(name, default)
         present = was if now is None else now.get(name, default)

@@ -86,22 +86,23 @@ class UserRequests:
             return made
 
     def add_change(
-        self, actor: Actor, team_id: int, topic: str, reason: str, base: tuple[dict[str, Any], int], wanted: dict[str, Any]
+        self, actor: Actor, team_id: int, name: str, reason: str, base: tuple[dict[str, Any], int], wanted: dict[str, Any],
+        kind: str = TOPIC,
     ) -> int:  # fmt: skip
         """Store a request for a change of settings, and return its id. Several may be open: the first that is applied wins.
 
         Args:
             base: the settings that the asker saw, and their version.
         """
-        now_ms, asked = self._clock.now_ms(), {"name": topic, "description": reason}
+        now_ms, asked = self._clock.now_ms(), {"name": name, "description": reason}
         row = {
-            "name": topic, "team_id": team_id, "asker": actor.name, "asked": asked, "settings": wanted, "base": base[0],
+            "kind": kind, "name": name, "team_id": team_id, "asker": actor.name, "asked": asked, "settings": wanted, "base": base[0],
             "base_version": base[1], "state": REQUESTED, "version": 1, "created_ms": now_ms, "changed_ms": now_ms,
         }  # fmt: skip
         with self._database.write() as connection:
             made = connection.execute(insert(requests).values(**row).returning(requests.c.id)).scalar_one()
             self._event(connection, made, actor, REQUESTED, reason)
-            old = {name: base[0].get(name) for name in wanted}
+            old = {each: base[0].get(each) for each in wanted}
             self._log.record(connection, actor, "ask for change", f"request {made}", old, wanted)
             return made
 

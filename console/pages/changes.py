@@ -8,14 +8,14 @@ from werkzeug.exceptions import Forbidden, NotFound
 
 from common.config.definitions import TopicDefinition
 from console.asking.topic_change import CHOICES, fields_of, parse_change
-from console.database.user_requests import REQUESTED
+from console.database.user_requests import CONSUMPTION, REQUESTED
 from console.errors import InvalidForm, RequestConflict
 from console.pages.requests import found_request
 from console.parts import account, actor, form, may_use_topic, parts
 from console.roles import Role
 
 blueprint = Blueprint("changes", __name__)
-MOVED = "The topic was changed meanwhile: below are its present settings and what you wanted. Check it, then ask again."
+MOVED = "It was changed meanwhile: below are the present settings and what you wanted. Check it, then ask again."
 
 
 @blueprint.get("/topics/<name>/change", endpoint="form")
@@ -43,7 +43,7 @@ def ask(name: str) -> ResponseReturnValue:
         return _form_page(topic, version, fields, {"": MOVED}, 409)
     try:
         wanted = parse_change(fields, topic)
-        team_id = _team_id(name)
+        team_id = team_of_change(parts().requests.owner_of(name))
         reason = " ".join(fields.get("reason", "").split())
         made = parts().requests.add_change(actor(), team_id, name, reason, (topic.to_value(), version), wanted)
     except InvalidForm as error:
@@ -53,16 +53,19 @@ def ask(name: str) -> ResponseReturnValue:
 
 @blueprint.post("/requests/<int:request_id>/rebase")
 def rebase(request_id: int) -> ResponseReturnValue:
-    """Keep what is wanted, and take the topic's present settings as what it changes."""
+    """Keep what is wanted, and take the present settings as what it changes."""
     found = found_request(request_id)
     if found.asker != account().name and account().role < Role.OPERATOR:
         raise Forbidden("Only the one who asked and operators do this.")
     if found.base_version is None:
-        raise RequestConflict("This request asks for a new topic.")
-    topic, version = _topic(found.name)
+        raise RequestConflict("This request is for no change.")
+    configuration = parts().configuration
+    shown = configuration.group(found.name) if found.kind == CONSUMPTION else configuration.topic(found.name)
+    if shown is None or shown.version is None:
+        raise NotFound(f"{found.subject.capitalize()} has no definition that can be read now.")
     text = form().get("version", "")
     seen = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
-    now = {"base": topic.to_value(), "base_version": version}
+    now = {"base": shown.definition.to_value(), "base_version": shown.version}
     parts().requests.move(
         actor(), request_id, (REQUESTED, seen), REQUESTED, "Checked against the present settings.", **now
     )
@@ -79,9 +82,8 @@ def _topic(name: str) -> tuple[TopicDefinition, int]:
     return found.definition, found.version
 
 
-def _team_id(topic: str) -> int:
-    """The team that owns the topic, else one of the account's. Raises InvalidForm."""
-    owner = parts().requests.owner_of(topic)
+def team_of_change(owner: tuple[int, str, str] | None) -> int:
+    """The team that owns what is changed, else one of the account's. Raises InvalidForm."""
     if owner is not None:
         return owner[0]
     teams = account().teams or tuple(parts().accounts.teams())

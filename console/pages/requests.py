@@ -6,6 +6,8 @@ from flask import Blueprint, redirect, render_template, request
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import Forbidden, NotFound
 
+from common.config.definition import Definition
+from common.config.definitions import GroupDefinition, TopicDefinition
 from common.config.errors import ConfigError
 from console.asking.consumption_wish import ConsumptionWish
 from console.asking.disk_use import disk_use
@@ -107,14 +109,16 @@ def _path(found: UserRequest) -> str:
 
 
 def comparison(found: UserRequest) -> tuple[list[ChangedSetting], bool]:
-    """The rows of a request for a change, and whether the topic has changed since it was asked for."""
-    shown = parts().configuration.topic(found.name)
+    """The rows of a request for a change, and whether its topic or group has changed since it was asked for."""
+    of: type[Definition] = GroupDefinition if found.kind == CONSUMPTION else TopicDefinition
+    configuration = parts().configuration
+    shown = configuration.group(found.name) if found.kind == CONSUMPTION else configuration.topic(found.name)
     now = shown.definition.to_value() if shown is not None else None
     base = found.base or {}
     if found.state not in OPEN:
-        return compared(base, base, found.settings), False
+        return compared(base, base, found.settings, of), False
     is_moved = shown is not None and shown.version is not None and shown.version != found.base_version
-    return compared(base, now if is_moved else base, found.settings), is_moved
+    return compared(base, now if is_moved else base, found.settings, of), is_moved
 
 
 @blueprint.get("/requests/<int:request_id>/applied")

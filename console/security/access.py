@@ -39,6 +39,8 @@ ACCESS: Mapping[str, Role] = {
     "requests.applied": Role.VIEWER,
     "changes.form": Role.OWNER,
     "changes.ask": Role.OWNER,
+    "group_changes.form": Role.OWNER,
+    "group_changes.ask": Role.OWNER,
     "changes.rebase": Role.OWNER,
     "topic_requests.form": Role.OWNER,
     "topic_requests.check": Role.OWNER,

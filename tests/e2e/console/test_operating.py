@@ -24,7 +24,7 @@ from tests.waiting import until
 TEXT = "name: shop\nrecipe: mirror\ncluster: main\ntopics: [stock]\n"
 LINES_MS = 30_000  # a command starts in a second of a processor
 PATHS = (
-    "/consumption/new?topics=orders", "/requests/1", "/broker-groups/main", "/limits", "/migrations/shop",
+    "/consumption/new?topics=orders", "/requests/1", "/broker-groups/main", "/limits", "/migrations/shop", "/groups/billing/change",
     "/migrations/shop/verify",
 )  # fmt: skip
 

@@ -6,9 +6,11 @@ from common.admin import applications, groups, topics
 from common.admin.applications import Grants
 from common.admin.groups import GroupSettings
 from common.admin.topics import TopicSettings
+from common.config.definitions import GroupDefinition
 from common.config.errors import StoreUnavailable
 from console.asking.approval_policy import ApprovalPolicy
 from console.asking.consumption_wish import DEFAULTS, parse_consumption
+from console.asking.group_change import fields_of_group
 from console.errors import InvalidForm
 from tests.unit.console.consoles import SETUP, text_of
 
@@ -230,3 +232,61 @@ def test_hostile_texts_are_shown_as_text(console, owner):
     for field in ("name", "topics", "application", "filter", "description"):
         preview = owner.post("/consumption/check", **{**WISH, field: hostile}).get_data(as_text=True)
         assert "<img" not in preview, field
+
+
+def change_fields(admin, **changed: str) -> dict[str, str]:
+    group, version = groups.show(admin, "billing")
+    return {**fields_of_group(group), "version": str(version), "reason": "Too slow", **changed}
+
+
+@pytest.fixture
+def billing(console, admin, owner, operator):
+    """A group of team shop that was asked for and approved."""
+    operator.post(f"/requests/{ask(console, owner)}/approve", version="1")
+    return groups.show(admin, "billing")[0]
+
+
+def test_a_change_of_a_group_is_shown_from_to_and_written_to_the_version_that_was_seen(
+    console, admin, owner, operator, billing
+):
+    answer = owner.post("/groups/billing/change", **change_fields(admin, lease_s="60", filter="", retry=""))
+    number = int(answer.location.rpartition("/")[2])
+    page = text_of(operator.get(f"/requests/{number}"))
+    assert "for a change" in page and "30 seconds" in page and "1 minute" in page and "Too slow" in page
+    groups.set_group(admin, "billing", GroupSettings(attempts_max=9))
+    refused = operator.post(f"/requests/{number}/approve", version="1")
+    assert refused.status_code == 409 and "Group billing was changed since" in text_of(refused)
+    assert "The group was changed since" in text_of(operator.get(f"/requests/{number}"))
+    assert operator.post(f"/requests/{number}/rebase", version="1").status_code == 303
+    assert operator.post(f"/requests/{number}/approve", version="2").status_code == 303
+    now = groups.show(admin, "billing")[0]
+    assert (now.invisible_ms, now.filter, now.attempts_max, now.topics) == (60_000, "", 9, billing.topics)
+    assert now.retry == GroupDefinition.from_value("billing", {}).retry and now.start_at_ms == billing.start_at_ms
+    assert console.parts.requests.owner_of_group("billing")[1:] == ("shop", "Bills for orders"), "its description stays"
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [({}, ""), ({"lease_s": "x"}, "lease_s"), ({"filter": "a >"}, "filter"), ({"on_failure": "park"}, ""), ({"reason": " "}, "reason"),
+     ({"retry": "soon"}, "retry"), ({"order": "any"}, "order")],
+)  # fmt: skip
+def test_a_change_of_a_group_that_makes_no_sense_is_refused(admin, owner, billing, changed, field):
+    answer = owner.post("/groups/billing/change", **change_fields(admin, **changed))
+    page = answer.get_data(as_text=True)
+    assert answer.status_code == 422 and (f'id="{field}-fault"' in page if field else "banner bad" in page)
+
+
+def test_settings_that_the_form_cannot_say_stay_when_they_are_left_alone(admin, owner, operator, billing):
+    groups.set_group(admin, "billing", GroupSettings(rate_bytes=1_500, invisible_ms=1_500))
+    answer = owner.post("/groups/billing/change", **change_fields(admin, attempts_max="7"))
+    number = int(answer.location.rpartition("/")[2])
+    operator.post(f"/requests/{number}/approve", version="1")
+    now = groups.show(admin, "billing")[0]
+    assert (now.rate_bytes, now.invisible_ms, now.attempts_max) == (1_500, 1_500, 7)
+
+
+def test_only_the_groups_team_and_operators_ask_for_its_change(console, admin, billing):
+    eve = console.browser(console.account("eve", "owner", console.other_team_id))
+    assert eve.get("/groups/billing/change").status_code == 403
+    assert eve.post("/groups/billing/change", **change_fields(admin, attempts_max="7")).status_code == 403
+    assert console.as_role("operator", "olaf").get("/groups/nothing/change").status_code == 404

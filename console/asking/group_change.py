@@ -1,0 +1,55 @@
+"""A change of a group: the form's fields with the present settings, and the settings that differ. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from common.config.definitions import GroupDefinition
+from common.config.errors import InvalidDefinition
+from common.config.setting import table_of
+from console.asking.consumption_wish import DEFAULTS, HOUR_MS, KIB, parse_consumption
+from console.errors import InvalidForm
+
+SETTINGS: Mapping[str, str] = {
+    "filter": "filter", "order": "order", "on_failure": "on_failure", "lease_s": "invisible_ms",
+    "attempts_max": "attempts_max", "retry": "retry", "dead_letter_hours": "dead_letter_retention_ms",
+    "rate_messages": "rate_messages", "rate_kib": "rate_bytes",
+}  # fmt: skip
+"""Field of the form → setting. Topics are not among them: each needs a grant, which is asked for with a group."""
+UNITS: Mapping[str, int] = {"lease_s": 1_000, "dead_letter_hours": HOUR_MS, "rate_kib": KIB}
+
+
+def fields_of_group(group: GroupDefinition) -> dict[str, str]:
+    """The form's fields with the group's present settings."""
+    found = {}
+    for field, name in SETTINGS.items():
+        value = getattr(group, name)
+        found[field] = f"{value / UNITS[field]:g}" if field in UNITS else str(value)
+    return {**found, "retry": table_of(GroupDefinition)["retry"].type.shown(group.retry)}
+
+
+def parse_group_change(form: Mapping[str, str], group: GroupDefinition) -> tuple[dict[str, Any], str]:
+    """The settings that the form changes, as the configuration stores them, and the reason. Raises InvalidForm.
+
+    A field that was left as it is keeps its setting, whatever the form could say of it.
+    """
+    present = fields_of_group(group)
+    changed = {
+        field: form.get(field, "").strip() for field in SETTINGS if form.get(field, "").strip() != present[field]
+    }
+    rest = {"name": group.name, "application": "any", "topics": "any", "description": form.get("reason", "")}
+    order = {"order": "key"} if "order" not in changed else {}  # the rule for both is checked with the present settings
+    try:
+        wish = parse_consumption({**DEFAULTS, **rest, **order, **changed})
+    except InvalidForm as error:
+        named = {"description": "reason"}
+        raise InvalidForm({named.get(field, field): text for field, text in error.faults.items()}) from error
+    if not changed:
+        raise InvalidForm({"": "Nothing differs from the present settings."})
+    settings = wish.settings()
+    default_retry = table_of(GroupDefinition)["retry"].default.to_value()
+    wanted = {SETTINGS[field]: settings.get(SETTINGS[field], default_retry) for field in changed}
+    try:
+        GroupDefinition.from_value(group.name, {**group.to_value(), **wanted})
+    except InvalidDefinition as error:
+        raise InvalidForm({"": "; ".join(error.faults)}) from error
+    return wanted, wish.description

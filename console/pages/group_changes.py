@@ -1,0 +1,59 @@
+"""Requests for a change of a group's settings: the form over the present ones."""
+
+from collections.abc import Mapping
+
+from flask import Blueprint, redirect, render_template
+from flask.typing import ResponseReturnValue
+from werkzeug.exceptions import Forbidden, NotFound
+
+from common.config.definitions import GroupDefinition
+from console.asking.group_change import fields_of_group, parse_group_change
+from console.database.user_requests import CONSUMPTION
+from console.errors import InvalidForm
+from console.pages.changes import MOVED, team_of_change
+from console.pages.group_actions import NOT_YOURS
+from console.parts import actor, form, may_act_on_group, parts
+
+blueprint = Blueprint("group_changes", __name__)
+
+
+@blueprint.get("/groups/<name>/change", endpoint="form")
+def form_page(name: str) -> ResponseReturnValue:
+    """The form with the present settings."""
+    group, version = _group(name)
+    return _form_page(group, version, fields_of_group(group), {})
+
+
+def _form_page(
+    group: GroupDefinition, version: int, values: Mapping[str, str], faults: Mapping[str, str], status: int = 200
+) -> ResponseReturnValue:
+    shown = {"values": values, "faults": faults, "version": version, "present": fields_of_group(group)}
+    return render_template("group_change_form.html", group=group, **shown), status
+
+
+@blueprint.post("/groups/<name>/change")
+def ask(name: str) -> ResponseReturnValue:
+    """Store a request for the change, unless the group has changed since the form was made."""
+    group, version = _group(name)
+    fields = form()
+    if fields.get("version") != str(version):
+        return _form_page(group, version, fields, {"": MOVED}, 409)
+    try:
+        wanted, reason = parse_group_change(fields, group)
+        team_id = team_of_change(parts().requests.owner_of_group(name))
+        made = parts().requests.add_change(
+            actor(), team_id, name, reason, (group.to_value(), version), wanted, CONSUMPTION
+        )  # fmt: skip
+    except InvalidForm as error:
+        return _form_page(group, version, fields, error.faults, 422)
+    return redirect(f"/requests/{made}", 303)
+
+
+def _group(name: str) -> tuple[GroupDefinition, int]:
+    """The group's definition. Raises NotFound, Forbidden."""
+    found = parts().configuration.group(name)
+    if found is None or not isinstance(found.definition, GroupDefinition) or found.version is None:
+        raise NotFound(f"Group {name[:249]} has no definition that can be read now.")
+    if not may_act_on_group(name, list(found.definition.topics)):
+        raise Forbidden(NOT_YOURS)
+    return found.definition, found.version
