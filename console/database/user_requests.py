@@ -1,4 +1,7 @@
-"""Requests of users, for topics and for consumption, and their events. Each change of a state is a compare-and-set on (state, version)."""
+"""Requests of users, for topics and for consumption, and their events.
+
+Each change of a state is a compare-and-set on (state, version).
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +18,6 @@ from console.errors import InvalidForm, RequestConflict
 DRAFT, REQUESTED, APPROVED, APPLIED = "draft", "requested", "approved", "applied"
 REJECTED, WITHDRAWN = "rejected", "withdrawn"
 TOPIC, CONSUMPTION = "topic", "consumption"
-KINDS = (TOPIC, CONSUMPTION)
 """What is asked for: a topic, or a group that reads topics, with the grants of its application."""
 OPEN = (DRAFT, REQUESTED, APPROVED)
 COMMENT = "comment"

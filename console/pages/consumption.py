@@ -19,6 +19,7 @@ from console.asking.consumption_wish import (
 from console.asking.filter_trial import FilterTrial
 from console.database.user_requests import CONSUMPTION, DRAFT, REQUESTED
 from console.errors import InvalidForm
+from console.installation.group_use import use_of_group
 from console.pages.asking_teams import chosen_team, needed_team, prefix_fault, team_choices
 from console.pages.messages import FAILURES, NO_SEARCH, NOT_YOURS
 from console.pages.part_page import part_or_page
@@ -91,9 +92,8 @@ def _taken(name: str) -> str:
 
 def _in_use(name: str) -> str:
     """A definition would change a group that an application pulls as already."""
-    with parts().brokers.open() as opened:
-        rows = parts().brokers.ask(opened, "lag", "queues", group=name).rows
-    return f"Group {name} is pulled already, without a definition: choose another name." if rows else ""
+    is_used, _ = use_of_group(parts().brokers, name)
+    return f"Group {name} is pulled already, without a definition: choose another name." if is_used else ""
 
 
 def _application_fault(name: str) -> str:

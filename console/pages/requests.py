@@ -27,6 +27,7 @@ from console.database.user_requests import (
     UserRequest,
 )
 from console.errors import InvalidForm
+from console.installation.group_use import use_of_group
 from console.installation.processes import AppliedState, applied_states
 from console.parts import account, actor, form, parts
 from console.roles import Role
@@ -61,7 +62,9 @@ def approve_by_policy(request_id: int) -> None:
 
 def _reasons(found: UserRequest) -> list[str]:
     if found.kind == CONSUMPTION:
-        return consumption_reasons(ConsumptionWish.from_value(found.asked), found.team_id)
+        is_used, faults = use_of_group(parts().brokers, found.name)
+        used = [f"Group {found.name} is pulled already."] if is_used else []
+        return [*used, *faults, *consumption_reasons(ConsumptionWish.from_value(found.asked), found.team_id)]
     policy, _ = parts().policy()
     return policy.reasons(TopicWish(**found.asked), len(parts().requests.topics_of([found.team_id])))
 

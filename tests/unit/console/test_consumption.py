@@ -1,5 +1,7 @@
 """Requests for consumption: form, preview, policy, decision, the group and the grants in the configuration store."""
 
+from contextlib import contextmanager
+
 import pytest
 
 from common.admin import applications, groups, topics
@@ -12,6 +14,7 @@ from console.asking.approval_policy import ApprovalPolicy
 from console.asking.consumption_wish import DEFAULTS, parse_consumption
 from console.asking.group_change import fields_of_group
 from console.errors import InvalidForm
+from console.installation.broker_queries import Answers, BrokerLinks
 from tests.unit.console.consoles import SETUP, text_of
 
 WISH = {
@@ -131,7 +134,37 @@ def test_a_group_of_the_name_that_is_another_one_and_an_application_that_is_gone
     assert not groups.is_defined(admin, "books"), "nothing is written for an application that is not there"
 
 
+class Engines:
+    """Stands for engines that have positions of these groups."""
+
+    def __init__(self, *pulled: str, faults: tuple[str, ...] = ()) -> None:
+        self.pulled, self.faults = pulled, [*faults]
+
+    @contextmanager
+    def open(self):
+        yield BrokerLinks({}, self.faults)
+
+    def ask(self, opened: BrokerLinks, verb: str, rows: str, group: str) -> Answers:
+        return Answers([{"topic": "orders"}] if group in self.pulled else [], opened.faults)
+
+
+def test_a_group_that_is_pulled_without_a_definition_is_nobodys_to_define(console, owner):
+    console.with_parts(brokers=Engines("billing"))
+    answer = console.browser(owner.session).post("/consumption", **{**WISH, "team": str(console.team_id)})
+    assert answer.status_code == 422 and "is pulled already, without a definition" in text_of(answer)
+
+
+def test_while_an_engine_does_not_answer_a_person_decides(console, admin, owner):
+    console.parts.policies.replace(SETUP, ApprovalPolicy(is_on=True).to_value(), 0)
+    own(console, "orders")
+    console.with_parts(brokers=Engines(faults=("The engine does not answer.",)))
+    number = ask(console, console.browser(owner.session), topics="orders")
+    assert console.parts.requests.get(number).state == "requested"
+
+
 def test_the_policy_approves_what_stays_within_the_team_only(console, admin, owner):
+    console.with_parts(brokers=Engines())
+    owner = console.browser(owner.session)
     console.parts.policies.replace(SETUP, ApprovalPolicy(is_on=True).to_value(), 0)
     own(console, "orders")
     preview = text_of(owner.post("/consumption/check", **{**WISH, "team": str(console.team_id)}))
