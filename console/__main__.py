@@ -4,11 +4,13 @@ Threads of the system, no gevent: database drivers and argon2 block.
 """
 
 import argparse
+import importlib
 import logging
 import os
 import signal
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 from waitress.server import create_server
@@ -29,8 +31,9 @@ from console.installation.broker_queries import BrokerQueries
 from console.installation.configuration import Configuration
 from console.installation.live_tail import TAILS_MAX
 from console.installation.migration_runs import MigrationRuns
-from console.options import FIRST, mail_server, parse
+from console.options import FIRST, mail_server, openid_settings, parse
 from console.parts import ConsoleParts, make_parts
+from console.security.openid_provider import OpenIdProvider
 from console.security.origins import Origins
 from console.watching.watch import Watch
 
@@ -43,16 +46,14 @@ RESUME_S = 5.0
 
 
 def open_database(options: argparse.Namespace) -> ConsoleDatabase:
-    """The database, at today's schema. Raises DatabaseUnavailable."""
+    """The database, at whatever schema. Raises DatabaseUnavailable."""
     options.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     url = options.database or os.environ.get(DATABASE_VARIABLE, "")
     if not url:
         path = (options.data / "console.db").absolute()
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # SQLite would make it readable by others
         url = f"sqlite:///{path}"
-    database = ConsoleDatabase(url)
-    database.migrate()
-    return database
+    return ConsoleDatabase(url)
 
 
 def compose(
@@ -63,11 +64,16 @@ def compose(
     key = Path(options.admin_key).read_bytes() if options.admin_key else b""
     brokers = BrokerQueries(view, key, options.engine)
     origins = Origins(options.public_url, options.listen.host)
-    return make_parts(
+    made = make_parts(
         clock, database, Configuration(store, view, clock, options.config), brokers, origins, options.metrics,
         mail_server(options), options.notify_networks,
         cluster_key=Path(options.cluster_key).read_bytes() if options.cluster_key else b"", migrations=migration_runs(options, brokers),
     )  # fmt: skip
+    settings = openid_settings(options)
+    if settings is None:
+        return made
+    check = importlib.import_module("console.security.openid_tokens").check_id_token
+    return replace(made, openid=OpenIdProvider(settings, clock, check))
 
 
 def migration_runs(options: argparse.Namespace, brokers: BrokerQueries) -> MigrationRuns:
@@ -84,6 +90,7 @@ def run(options: argparse.Namespace) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     database = open_database(options)
+    database.migrate()
     store = open_store(options.config)
     view = ConfigView(store, options.data / "console.snapshot")
     parts = compose(options, database, store, view)
@@ -127,6 +134,7 @@ def resume(parts: ConsoleParts) -> None:
 def print_link(options: argparse.Namespace) -> None:
     """Print a one-time link: whoever may run this can read the database anyway."""
     database = open_database(options)
+    database.migrate()
     url = options.public_url.rstrip("/") or f"http://{options.listen}"
     clock = SystemClock()
     journal = ActionLog(database, clock)
@@ -138,6 +146,22 @@ def print_link(options: argparse.Namespace) -> None:
     print(f"{url}/link/{OneTimeLinks(database, clock).make(found.id if found else None)}")
 
 
+def keep(options: argparse.Namespace) -> None:
+    """Back up, restore or migrate the database, and say so in one line."""
+    database = open_database(options)
+    if options.backup is not None:
+        database.copy_to(options.backup)
+        print(f"The database is copied to {options.backup}.")
+    if options.restore is not None:
+        database.replace_by(options.restore)
+        database.migrate()
+        print(f"The database has the content of {options.restore}.")
+    if options.schema is not None:
+        database.migrate(options.schema)
+        print(f"The schema is at {options.schema}.")
+    database.close()
+
+
 def main() -> None:
     """Parse the options and serve; print one line when serving is not possible."""
     options = parse(sys.argv[1:])
@@ -146,6 +170,8 @@ def main() -> None:
     try:
         if options.sign_in_link is not None:
             print_link(options)
+        elif options.backup or options.restore or options.schema:
+            keep(options)
         else:
             run(options)
     except (OSError, PenstockError) as error:

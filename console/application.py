@@ -35,11 +35,13 @@ from console.pages import (
     masking,
     messages,
     migrations,
+    openid,
     own,
     people,
     policy,
     rates,
     requests,
+    search,
     sign_in,
     tail,
     topic_requests,
@@ -59,9 +61,9 @@ log = logging.getLogger("penstock.console")
 API_MODULES = (changes, reads)
 """They register the operations."""
 PAGES: tuple[ModuleType, ...] = (
-    health, sign_in, own, home, topics, groups, applications, requests, topic_requests, consumption, topic_changes, group_changes,
-    messages, map, broker_groups, migrations, charts, alerts, channels, policy, limits, rates, actions, people, token_page,
-    operations, group_actions, dead_letters, delayed, tail, masking,
+    health, sign_in, openid, own, home, search, topics, groups, applications, requests, topic_requests, consumption, topic_changes,
+    group_changes, messages, map, broker_groups, migrations, charts, alerts, channels, policy, limits, rates, actions, people,
+    token_page, operations, group_actions, dead_letters, delayed, tail, masking,
 )  # fmt: skip
 FORM_BYTES_MAX, FORM_PARTS_MAX = 2 << 20, 200
 SESSION_S = 12 * 3_600
@@ -80,6 +82,7 @@ SAID = {
     "begun": "The command was begun. Its lines appear below.",
     "limits": "The limits are changed. Every proxy follows within a second.",
     "switched": "The master was switched, and has adopted its role. Sends that waited are sent again.",
+    "out": "You are signed out.",
     "sent": "The message was sent and stored; this is it.",
 }
 STATUS: dict[type[Exception], tuple[int, str]] = {
@@ -221,7 +224,7 @@ def page_context() -> dict[str, Any]:
     own = signed_in()
     said = SAID.get(request.args.get("said", ""), "")
     if own is None:
-        return {"me": None, "csrf": "", "Role": Role, "said": "", "away": ""}
+        return {"me": None, "csrf": "", "Role": Role, "said": said, "away": ""}
     return {"me": own.account, "csrf": own.csrf, "Role": Role, "said": said, "away": parts().configuration.away()}
 
 

@@ -4,7 +4,9 @@ PenstockError
 └── ConsoleError
     ├── InvalidForm          faults of a form by field; nothing was changed
     ├── RequestConflict      another person or tab was faster; the sentence says what happened
-    └── DatabaseUnavailable  the console's own database cannot be used now
+    ├── DatabaseUnavailable  the console's own database cannot be used now
+    ├── ProviderUnavailable  the provider of OpenID Connect does not answer
+    └── SignInRefused        its answer, or the account, is not accepted; the sentence says why
 """
 
 from collections.abc import Mapping
@@ -29,4 +31,12 @@ class RequestConflict(ConsoleError):
 
 
 class DatabaseUnavailable(ConsoleError):
+    pass
+
+
+class ProviderUnavailable(ConsoleError):
+    pass
+
+
+class SignInRefused(ConsoleError):
     pass

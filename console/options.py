@@ -9,9 +9,13 @@ from urllib.parse import urlsplit
 from common.address import Address, engine_addresses, host_and_port
 from common.process_options import ProcessParser
 from common.secret_file import secret_faults
+from console.roles import Role
+from console.security.openid_roles import parse_roles
+from console.security.openid_settings import HAS_JOSE, OpenIdSettings, is_safe_url
 from console.watching.mail import TLS_KINDS, MailServer
 
 FIRST = ""
+OPENID_VARIABLE = "PENSTOCK_CONSOLE_OPENID_SECRET"
 SMTP_VARIABLE = "PENSTOCK_CONSOLE_SMTP_PASSWORD"
 HELP = {
     "config": "Configuration store.",
@@ -31,6 +35,16 @@ HELP = {
     "smtp-user": "User name at the mail server (default: none).",
     "smtp-from": "Sender of the mail (default: penstock-console@localhost).",
     "notify-networks": "Networks that are not public and that webhooks may go to, separated by commas (default: none).",
+    "openid-issuer": "Provider of OpenID Connect that people may sign in by, as its description names it (default: passwords "
+    "only). Extra penstock[console-openid].",
+    "openid-client": "The console's client id there. Its secret, if it has one, is $PENSTOCK_CONSOLE_OPENID_SECRET.",
+    "openid-role-claim": "Claim that gives roles at each sign-in (default: new people are viewers, and administrators change "
+    "roles).",
+    "openid-roles": "Roles by value of that claim; people without one of them are viewers.",
+    "backup": "Write a copy of the SQLite database to FILE, also while the console runs, and exit.",
+    "restore": "Replace the content of the SQLite database by the copy FILE, and exit. Stop the console before.",
+    "schema": "Bring the database's schema to REVISION (head, base or one of them), up or down, and exit. Stop the console "
+    "before.",
     "ready-fd": "File descriptor that gets one JSON line once the console serves.",
     "sign-in-link": "Print a one-time link by which account NAME sets a password (without NAME: by which the first "
     "account is made), and exit.",
@@ -59,12 +73,20 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add("smtp-user", "NAME", default="")
     add("smtp-from", "ADDRESS", default="penstock-console@localhost")
     add("notify-networks", "CIDR,…", type=_networks, default=())
+    add("openid-issuer", "URL", default="")
+    add("openid-client", "ID", default="")
+    add("openid-role-claim", "CLAIM", default="")
+    add("openid-roles", "VALUE=ROLE,…", type=_roles, default={})
     add("ready-fd", "N", type=int)
     add("sign-in-link", "NAME", nargs="?", const=FIRST)
+    add("backup", "FILE", type=Path)
+    add("restore", "FILE", type=Path)
+    add("schema", "REVISION")
     options = parser.parse_args(arguments)
     found = secret_faults({"--admin-key": options.admin_key, "--cluster-key": options.cluster_key})
     if options.public_url and not _is_public_url(options.public_url):
         found.append(f"--public-url {options.public_url}: use http://HOST or https://HOST, without a path")
+    found += openid_faults(options)
     if found:
         parser.error("; ".join(found))
     return options
@@ -84,6 +106,41 @@ def _networks(text: str) -> tuple[str, ...]:
     for each in found:
         ipaddress.ip_network(each)
     return found
+
+
+def _roles(text: str) -> dict[str, Role]:
+    try:
+        return parse_roles(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def openid_faults(options: argparse.Namespace) -> list[str]:
+    """What the options of OpenID Connect lack."""
+    issuer = options.openid_issuer
+    if not issuer:
+        more = ("openid_client", "openid_role_claim", "openid_roles")
+        given = [f"--{each.replace('_', '-')}" for each in more if getattr(options, each)]
+        return [f"{given[0]}: use it with --openid-issuer"] if given else []
+    faults = []
+    if not is_safe_url(issuer):
+        faults.append(f"--openid-issuer {issuer}: use https://HOST…, or http:// on this machine")
+    if not HAS_JOSE:
+        faults.append("--openid-issuer: install the extra: pip install 'penstock[console-openid]'")
+    if not options.openid_client:
+        faults.append("--openid-issuer: name the console's client id with --openid-client")
+    if bool(options.openid_role_claim) != bool(options.openid_roles):
+        faults.append("--openid-role-claim, --openid-roles: use both or none")
+    return faults
+
+
+def openid_settings(options: argparse.Namespace) -> OpenIdSettings | None:
+    """The provider of the options; None: people sign in with passwords only."""
+    if not options.openid_issuer:
+        return None
+    secret = os.environ.get(OPENID_VARIABLE, "")
+    claim, roles = options.openid_role_claim, options.openid_roles
+    return OpenIdSettings(options.openid_issuer, options.openid_client, secret, claim, roles)
 
 
 def mail_server(options: argparse.Namespace) -> MailServer | None:

@@ -17,6 +17,7 @@ from console.database.action_log import ActionLog, Actor
 from console.database.alert_states import AlertState, AlertStates
 from console.database.api_tokens import ApiTokens
 from console.database.console_database import ConsoleDatabase
+from console.database.identities import Identities
 from console.database.masking_rules import MaskingRules
 from console.database.notice_queue import NoticeQueue
 from console.database.one_time_links import OneTimeLinks
@@ -38,6 +39,7 @@ from console.installation.stored_messages import StoredMessages
 from console.installation.trial_messages import TrialMessages
 from console.roles import Role
 from console.security.masking import Mask
+from console.security.openid_provider import OpenIdProvider
 from console.security.origins import Origins
 from console.security.passwords import Passwords
 from console.security.sign_in_brake import SignInBrake
@@ -89,6 +91,9 @@ class ConsoleParts:
     migrations: MigrationRuns
     broker_states: Latest[list[BrokerState]]
     replica_states: Latest[list[ReplicaState]]
+    identities: Identities
+    openid: OpenIdProvider | None = None
+    """None: people sign in with passwords only."""
 
     def policy(self) -> tuple[ApprovalPolicy, int]:
         """The policy in force and its version."""
@@ -134,6 +139,7 @@ def make_parts(
         migrations or MigrationRuns(None, ()),
         Latest(brokers.states, STATES_S, clock.monotonic_s),
         Latest(partial(replica_states, configuration.url), STATES_S, clock.monotonic_s),
+        Identities(database, accounts, log, clock),
     )  # fmt: skip
 
 

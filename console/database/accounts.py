@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from common.clock import Clock
 from console.database.action_log import ActionLog, Actor
 from console.database.console_database import ConsoleDatabase
-from console.database.schema import memberships, sessions, teams, users
+from console.database.schema import identities, memberships, sessions, teams, users
 from console.errors import InvalidForm
 from console.roles import ROLE_NAMES, Role
 
@@ -31,7 +31,7 @@ class Team:
 
 @dataclass(frozen=True)
 class Account:
-    """An account. `password` is encoded; None: it was not set yet."""
+    """An account. `password` is encoded; None: none was set. `is_linked`: it signs in by OpenID Connect."""
 
     id: int
     name: str
@@ -39,6 +39,7 @@ class Account:
     is_active: bool
     password: str | None
     teams: tuple[Team, ...]
+    is_linked: bool = False
 
     def is_in(self, team_id: int) -> bool:
         return any(each.id == team_id for each in self.teams)
@@ -153,12 +154,14 @@ def _check(field: str, value: str, rule: re.Pattern[str], fault: str) -> None:
 
 
 def _account(connection: Connection, which: Any) -> Account | None:
-    row = connection.execute(select(users).where(which)).one_or_none()
+    wanted = select(users, identities.c.subject).outerjoin(identities, identities.c.user_id == users.c.id).where(which)
+    row = connection.execute(wanted).one_or_none()
     if row is None:
         return None
     own = select(teams).join(memberships).where(memberships.c.user_id == row.id).order_by(teams.c.name)
     found = tuple(Team(*each) for each in connection.execute(own))
-    return Account(row.id, row.name, Role.named(row.role), row.is_active, row.password, found)
+    is_linked = row.subject is not None
+    return Account(row.id, row.name, Role.named(row.role), row.is_active, row.password, found, is_linked)
 
 
 def _admins(connection: Connection) -> int:

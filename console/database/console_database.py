@@ -1,18 +1,23 @@
 """The connection to the console's database: SQLite by default, PostgreSQL by URL."""
 
+import os
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from alembic import command
 from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from console.errors import DatabaseUnavailable
 
 MIGRATIONS = Path(__file__).parent / "migrations"
+HEAD, BASE = "head", "base"
 BUSY_MS = 5_000
 WRITES = {"penstock_writes": True}
 DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg"}
@@ -69,19 +74,59 @@ class ConsoleDatabase:
                 raise
             raise DatabaseUnavailable(f"database {self.shown}: {' '.join(str(error.orig).split())}") from error
 
-    def migrate(self, revision: str = "head", is_back: bool = False) -> None:
-        """Bring the schema to a revision; of several processes one does it. Raises DatabaseUnavailable.
-
-        Args:
-            is_back: the revision is earlier than the present one; `base` always is.
-        """
-        settings = Config()
-        settings.set_main_option("script_location", str(MIGRATIONS))
+    def migrate(self, revision: str = HEAD) -> None:
+        """Bring the schema to a revision, up or down; of several processes one does it. Raises DatabaseUnavailable."""
+        settings, known = _settings(), revisions()
+        if revision not in (HEAD, BASE, *known):
+            raise DatabaseUnavailable(f"schema {revision}: unknown: use head, base or one of {', '.join(known)}")
         with self.write() as connection:
             if self.kind == "postgresql":
                 connection.execute(text(f"SELECT pg_advisory_xact_lock({LOCK_ID})"))
             settings.attributes["connection"] = connection
-            (command.downgrade if is_back or revision == "base" else command.upgrade)(settings, revision)
+            now = MigrationContext.configure(connection).get_current_revision()
+            if now is not None and now not in known:
+                raise DatabaseUnavailable(
+                    f"database {self.shown}: its schema {now} is of a newer version of Penstock: start that one, or "
+                    "bring it down with its --schema"
+                )
+            wanted = {HEAD: len(known) - 1, BASE: -1}.get(revision, known.index(revision) if revision in known else 0)
+            is_down = now is not None and wanted < known.index(now)
+            (command.downgrade if is_down else command.upgrade)(settings, revision)
+
+    def copy_to(self, path: Path) -> None:
+        """Write a whole copy of an SQLite database, also while consoles use it. Raises DatabaseUnavailable."""
+        self._only_sqlite("--backup", "pg_dump")
+        part = path.with_name(path.name + ".part")
+        try:
+            os.close(os.open(part, os.O_CREAT | os.O_RDWR | os.O_TRUNC, 0o600))
+            with closing(sqlite3.connect(part)) as target, self.read() as connection:
+                connection.connection.driver_connection.backup(target)  # type: ignore[union-attr]
+            with open(part, "rb") as written:
+                os.fsync(written.fileno())
+            part.replace(path)
+        except (OSError, sqlite3.Error) as error:
+            raise DatabaseUnavailable(f"backup {path}: {error}") from error
+
+    def replace_by(self, path: Path) -> None:
+        """Take the content of a copy in place of the present one, whole or not at all. Raises DatabaseUnavailable."""
+        self._only_sqlite("--restore", "pg_restore")
+        target = make_url(str(self._engine.url)).database or ""
+        try:
+            with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as source:
+                found = source.execute("PRAGMA integrity_check").fetchone()
+                has_schema = source.execute(
+                    "SELECT count(*) FROM sqlite_master WHERE name = 'alembic_version'"
+                ).fetchone()
+                if found != ("ok",) or has_schema != (1,):
+                    raise DatabaseUnavailable(f"restore {path}: it is no backup of a console; nothing was changed")
+                with closing(sqlite3.connect(target)) as present:
+                    source.backup(present)
+        except sqlite3.Error as error:
+            raise DatabaseUnavailable(f"restore {path}: {error}") from error
+
+    def _only_sqlite(self, option: str, program: str) -> None:
+        if self.kind != "sqlite":
+            raise DatabaseUnavailable(f"{option}: the database is PostgreSQL: use {program}")
 
     def check(self) -> None:
         """Raises DatabaseUnavailable."""
@@ -90,6 +135,17 @@ class ConsoleDatabase:
 
     def close(self) -> None:
         self._engine.dispose()
+
+
+def revisions() -> list[str]:
+    """All revisions of the schema, the first one first."""
+    return [each.revision for each in ScriptDirectory.from_config(_settings()).walk_revisions()][::-1]
+
+
+def _settings() -> Config:
+    settings = Config()
+    settings.set_main_option("script_location", str(MIGRATIONS))
+    return settings
 
 
 def _is_a_conflict(error: DBAPIError) -> bool:

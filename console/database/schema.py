@@ -58,6 +58,14 @@ sessions = Table(
     Column("created_ms", BigInteger, nullable=False),
     Column("used_ms", BigInteger, nullable=False),
 )
+identities = Table(  # of a provider of OpenID Connect
+    "identities",
+    metadata,
+    Column("issuer", String(500), primary_key=True),
+    Column("subject", String(255), primary_key=True),
+    Column("user_id", BigInteger, ForeignKey("users.id", ondelete="CASCADE"), nullable=False, unique=True),
+    Column("created_ms", BigInteger, nullable=False),
+)
 links = Table(
     "links",
     metadata,

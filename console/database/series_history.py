@@ -17,7 +17,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection, delete, exists, func, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from console.database.console_database import ConsoleDatabase
@@ -40,15 +40,17 @@ class SeriesKey(NamedTuple):
     name: str
 
 
-class SeriesPoint(NamedTuple):
-    """The mean and the largest value of one step; NaN: not measured."""
-
-    mean: float
-    largest: float
+Steps = list[float | None]
 
 
-Points = dict[int, SeriesPoint]
-"""By the step's beginning in Unix seconds."""
+class SeriesSteps(NamedTuple):
+    """A series over a range, one value per step: the mean and the largest value. None: there is no row; NaN: not measured.
+
+    Lists, not a dict of points: a page of 30 days has some 100,000 of them.
+    """
+
+    means: Steps
+    largest: Steps
 
 
 class SeriesHistory:
@@ -72,58 +74,79 @@ class SeriesHistory:
         """Make points of 10 minutes of each 6 hours that have ended, and delete what is older than it is kept."""
         end_s = now_s - now_s % COARSE_CHUNK_S
         for begin_s in range(end_s - FINE_KEPT_S + COARSE_CHUNK_S, end_s, COARSE_CHUNK_S):
-            with self._database.write() as connection:
-                self._roll_up_one(connection, begin_s)
+            self._roll_up_one(begin_s)
         with self._database.write() as connection:
             for step_s, kept_s in ((FINE_S, FINE_KEPT_S), (COARSE_S, COARSE_KEPT_S)):
                 old = delete(points).where(points.c.step_s == step_s, points.c.begin_s < now_s - kept_s)
                 connection.execute(old)
-            if connection.execute(delete(series).where(~series.c.id.in_(select(points.c.series_id)))).rowcount:
+            own = (points.c.series_id == series.c.id, points.c.step_s.in_((FINE_S, COARSE_S)))
+            if connection.execute(delete(series).where(~exists().where(*own))).rowcount:
                 self._ids.clear()
 
-    def _roll_up_one(self, connection: Connection, begin_s: int) -> None:
+    def _roll_up_one(self, begin_s: int) -> None:
+        """The points are computed before the write: 2,000 series take seconds, in which no one else could write."""
         done = select(points.c.series_id).where(points.c.step_s == COARSE_S, points.c.begin_s == begin_s).limit(1)
-        if connection.execute(done).one_or_none() is not None:
-            return
         within = (points.c.begin_s >= begin_s, points.c.begin_s < begin_s + COARSE_CHUNK_S)
-        found = connection.execute(
-            select(points.c.series_id, points.c.begin_s, points.c.data)
-            .where(points.c.step_s == FINE_S, *within)
-            .order_by(points.c.series_id)
-        )
-        fine: dict[int, Points] = {}
-        for series_id, at_s, data in found:
-            fine.setdefault(series_id, {}).update(_unpacked_fine(at_s, data))
+        wanted = select(points.c.series_id, points.c.begin_s, points.c.data).where(points.c.step_s == FINE_S, *within)
+        fine: dict[int, Steps] = {}
+        with self._database.read() as connection:
+            if connection.execute(done).one_or_none() is not None:
+                return
+            for series_id, at_s, data in connection.execute(wanted):
+                own = fine.setdefault(series_id, [None] * (COARSE_CHUNK_S // FINE_S))
+                _place(own, (at_s - begin_s) // FINE_S, _FINE.unpack(data))
         rows = []
         for series_id, own in fine.items():
-            values = [value for each in _coarse(own, begin_s) for value in each]
+            values = [value for pair in zip(*_coarse(own), strict=True) for value in pair]
             rows.append({"step_s": COARSE_S, "series_id": series_id, "begin_s": begin_s, "data": _COARSE.pack(*values)})
-        if rows:
-            connection.execute(insert(points), rows)
+        with self._database.write() as connection:
+            if rows and connection.execute(done).one_or_none() is None:  # no other console was faster
+                connection.execute(insert(points), rows)
 
-    def read(self, keys: Sequence[SeriesKey], begin_s: int, end_s: int) -> dict[SeriesKey, Points]:
-        """The stored points of each series, as they are stored: steps of 10 s where the range begins within a day of its
-        end, else of 10 minutes. A step that is not there was 0 or not measured, see `known`.
+    def read(self, keys: Sequence[SeriesKey], begin_s: int, end_s: int, step_s: int) -> dict[SeriesKey, SeriesSteps]:
+        """The stored points of each series from `begin_s` on, a multiple of the step: FINE_S or COARSE_S.
+
+        A step that is None was 0 or not measured, see `HistorySampler.read`.
         """
-        is_fine = end_s - begin_s <= FINE_KEPT_S
-        found: dict[SeriesKey, Points] = {key: {} for key in keys}
         with self._database.read() as connection:
             ids = {each: key for key in keys if (each := self._known_id(connection, key)) is not None}
-            coarse_end = begin_s
-            if not is_fine:
-                coarse_end = _rolled_up(connection, begin_s)
-                for series_id, at_s, data in _rows(connection, COARSE_S, ids, begin_s - COARSE_CHUNK_S, coarse_end):
-                    found[ids[series_id]].update(_unpacked_coarse(at_s, data))
-            fine: dict[int, Points] = {}
-            for series_id, at_s, data in _rows(connection, FINE_S, ids, coarse_end - FINE_CHUNK_S, end_s):
-                fine.setdefault(series_id, {}).update(_unpacked_fine(at_s, data))
+            read = self._read_fine if step_s == FINE_S else self._read_coarse
+            found = read(connection, ids, begin_s, end_s)
+        count = len(range(begin_s, end_s, step_s))
+        return {key: found.get(key) or SeriesSteps([None] * count, [None] * count) for key in keys}
+
+    def _read_fine(
+        self, connection: Connection, ids: Mapping[int, SeriesKey], begin_s: int, end_s: int
+    ) -> dict[SeriesKey, SeriesSteps]:
+        found: dict[SeriesKey, SeriesSteps] = {}
+        for series_id, at_s, data in _rows(connection, FINE_S, ids, begin_s - FINE_CHUNK_S, end_s):
+            if ids[series_id] not in found:
+                steps: Steps = [None] * len(range(begin_s, end_s, FINE_S))
+                found[ids[series_id]] = SeriesSteps(steps, steps)
+            _place(found[ids[series_id]].means, (at_s - begin_s) // FINE_S, _FINE.unpack(data))
+        return found
+
+    def _read_coarse(
+        self, connection: Connection, ids: Mapping[int, SeriesKey], begin_s: int, end_s: int
+    ) -> dict[SeriesKey, SeriesSteps]:
+        """Points of 10 minutes, and after the last of them means of the points of 10 s."""
+        count = len(range(begin_s, end_s, COARSE_S))
+        found = {key: SeriesSteps([None] * count, [None] * count) for key in ids.values()}
+        fine_from = _rolled_up(connection, begin_s)
+        for series_id, at_s, data in _rows(connection, COARSE_S, ids, begin_s - COARSE_CHUNK_S, fine_from):
+            values = _COARSE.unpack(data)
+            at, steps = (at_s - begin_s) // COARSE_S, found[ids[series_id]]
+            _place(steps.means, at, values[::2])
+            _place(steps.largest, at, values[1::2])
+        rest = len(range(fine_from, end_s, COARSE_S)) * (COARSE_S // FINE_S)
+        fine: dict[int, Steps] = {}
+        for series_id, at_s, data in _rows(connection, FINE_S, ids, fine_from - FINE_CHUNK_S, end_s):
+            _place(fine.setdefault(series_id, [None] * rest), (at_s - fine_from) // FINE_S, _FINE.unpack(data))
         for series_id, own in fine.items():
-            if is_fine:
-                found[ids[series_id]].update(own)
-            else:
-                begins = range(coarse_end, end_s, COARSE_S)
-                found[ids[series_id]].update(zip(begins, _coarse(own, coarse_end, len(begins)), strict=True))
-        return {key: {at: each for at, each in own.items() if begin_s <= at < end_s} for key, own in found.items()}
+            at, steps, (means, largest) = (fine_from - begin_s) // COARSE_S, found[ids[series_id]], _coarse(own)
+            _place(steps.means, at, means)
+            _place(steps.largest, at, largest)
+        return found
 
     def names(self, subject: str) -> list[str]:
         """The names of the series of a subject."""
@@ -174,21 +197,21 @@ def _rows(
     return [(row[0], row[1], row[2]) for row in connection.execute(wanted)]
 
 
-def _unpacked_fine(begin_s: int, data: bytes) -> Points:
-    return {begin_s + at * FINE_S: SeriesPoint(value, value) for at, value in enumerate(_FINE.unpack(data))}
+def _place(steps: Steps, at: int, values: Sequence[float | None]) -> None:
+    """Put values into the steps from index `at` on; what is outside is left out."""
+    first, last = max(0, -at), min(len(values), len(steps) - at)
+    if first < last:
+        steps[at + first : at + last] = values[first:last]
 
 
-def _unpacked_coarse(begin_s: int, data: bytes) -> Points:
-    values = _COARSE.unpack(data)
-    return {begin_s + at * COARSE_S: SeriesPoint(*values[2 * at : 2 * at + 2]) for at in range(len(values) // 2)}
-
-
-def _coarse(fine: Points, begin_s: int, count: int = COARSE_CHUNK_S // COARSE_S) -> list[SeriesPoint]:
+def _coarse(fine: Steps) -> SeriesSteps:
     """Points of 10 minutes. A chunk that is not there counts as 0 where the series has another one in the step."""
-    made = []
-    for at in range(begin_s, begin_s + count * COARSE_S, COARSE_S):
-        own = [fine.get(each) for each in range(at, at + COARSE_S, FINE_S)]
-        values = [0.0 if each is None else each.mean for each in own if each is None or not math.isnan(each.mean)]
-        is_there = any(each is not None for each in own) and values
-        made.append(SeriesPoint(sum(values) / len(values), max(values)) if is_there else SeriesPoint(NOTHING, NOTHING))
+    made = SeriesSteps([], [])
+    for at in range(0, len(fine), COARSE_S // FINE_S):
+        there = [value for value in fine[at : at + COARSE_S // FINE_S] if value is not None]
+        zeros = COARSE_S // FINE_S - len(there)
+        good = [value for value in there if value == value]  # not NaN
+        is_there = bool(there) and bool(good or zeros)
+        made.means.append(sum(good) / (len(good) + zeros) if is_there else NOTHING)
+        made.largest.append(max([*good, 0.0] if zeros else good) if is_there else NOTHING)
     return made

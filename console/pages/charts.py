@@ -39,7 +39,7 @@ def chart_points() -> dict[str, Any]:
     if not 1 <= len(names) <= NAMES_MAX or not is_known or len(subject) > SUBJECT_CHARS_MAX:
         raise NotFound("There is no such chart.")
     chart = Chart("", subject, names)
-    data = chart_data(parts().sampler, chart, _range(), _now_s())
+    (data,) = chart_data(parts().sampler, [chart], _range(), _now_s())
     labels = [figure(name).words for name in names]
     shown = [[value if value is None else float(f"{value:.6g}") for value in data.values[name]] for name in names]
     return {"times": data.times, "values": shown, "labels": labels, "unit": chart.unit, "step_s": data.step_s}
@@ -56,10 +56,9 @@ def _now_s() -> int:
 
 def _shown(charts: Iterable[Chart]) -> dict[str, Any]:
     """The values of the template `charts.html`."""
-    made = []
-    for chart in charts:
-        data = chart_data(parts().sampler, chart, _range(), _now_s())
-        made.append({"chart": chart, **chart_table(chart, data)})
+    wanted = list(charts)
+    data = chart_data(parts().sampler, wanted, _range(), _now_s()) if wanted else []
+    made = [{"chart": chart, **chart_table(chart, each)} for chart, each in zip(wanted, data, strict=True)]
     return {"charts": made, "range": _range(), "ranges": list(RANGES)}
 
 

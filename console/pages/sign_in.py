@@ -20,7 +20,12 @@ def form_page() -> ResponseReturnValue:
     if signed_in() is not None:
         return redirect("/")
     has_accounts = parts().accounts.count() > 0
-    return render_template("sign_in.html", name="", fault="", next=_next(), has_accounts=has_accounts)
+    found = parts().openid
+    openid, out = found.host if found is not None else "", ""
+    if found is not None and request.args.get("said") == "out":
+        out = found.way_out(parts().origins.base(request.host) + "/sign-in")
+    shown = {"openid": openid, "out": out, "next": next_page(), "has_accounts": has_accounts}
+    return render_template("sign_in.html", name="", fault="", **shown)
 
 
 @blueprint.post("/sign-in")
@@ -41,7 +46,7 @@ def enter() -> ResponseReturnValue:
     parts().brake.succeeded(keys[0])
     if parts().passwords.is_outdated(encoded):
         parts().accounts.replace_encoding(found.id, parts().passwords.encode(password))
-    return begin_session(found, _next())
+    return begin_session(found, next_page())
 
 
 def begin_session(account: Account, target: str) -> Response:
@@ -65,7 +70,7 @@ def leave() -> ResponseReturnValue:
         parts().sessions.close(own.token)
         parts().log.note(Actor(own.account.name, address()), "sign-out", f"account {own.account.name}")
     g.new_token = ""
-    return redirect("/sign-in", 303)
+    return redirect("/sign-in?said=out", 303)
 
 
 @blueprint.get("/link/<token>")
@@ -134,11 +139,13 @@ def _check_names(fields: dict[str, str]) -> None:
 
 
 def _again(name: str, fault: str, status: int, headers: dict[str, str] | None = None) -> ResponseReturnValue:
-    page = render_template("sign_in.html", name=name, fault=fault, next=_next(), has_accounts=True)
+    found = parts().openid
+    openid = found.host if found is not None else ""
+    page = render_template("sign_in.html", name=name, fault=fault, next=next_page(), has_accounts=True, openid=openid)
     return page, status, headers or {}
 
 
-def _next() -> str:
+def next_page() -> str:
     """The page to go on with: a path of the console, never another site."""
     target = request.values.get("next", "/")
     is_path = target.startswith("/") and not target.startswith(("//", "/\\")) and target.isprintable()

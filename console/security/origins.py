@@ -24,6 +24,10 @@ class Origins:
         """Whether browsers reach the console by TLS, which ends at a proxy before it."""
         return self._public is not None and self._public.scheme == "https"
 
+    def base(self, host: str) -> str:
+        """The URL of the console, without a path, for a request with this Host header."""
+        return f"{self._public.scheme}://{self._public.netloc}" if self._public is not None else f"http://{host}"
+
     def knows_host(self, host: str) -> bool:
         """Whether a Host header names the console. Addresses are accepted: rebinding needs a name."""
         try:

@@ -1,10 +1,9 @@
 """Charts: which figures of a subject one shows, its range, its points at the size of a screen, and its table."""
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from console.database.series_history import SeriesKey, SeriesPoint
+from console.database.series_history import SeriesKey, SeriesSteps
 from console.shown import amount
 from console.watching.figures import figure
 from console.watching.sampler import HistorySampler
@@ -45,28 +44,33 @@ class ChartData(NamedTuple):
     step_s: int
 
 
-def chart_data(sampler: HistorySampler, chart: Chart, range_name: str, now_s: int) -> ChartData:
-    """The points of a range that ends now, at most POINTS_MAX per figure: each the largest value of its time."""
+def chart_data(sampler: HistorySampler, charts: Sequence[Chart], range_name: str, now_s: int) -> list[ChartData]:
+    """The points of charts over a range that ends now, at most POINTS_MAX per figure: each the largest value of its time.
+
+    All charts of a page are read at once, because each needs to know when the engines answered.
+    """
     length_s = RANGES.get(range_name, RANGES[RANGE])
-    keys = [SeriesKey(chart.subject, name) for name in chart.names]
-    step_s, found = sampler.read(keys, now_s - length_s, now_s)
+    keys = {SeriesKey(chart.subject, name): None for chart in charts for name in chart.names}
+    step_s, found = sampler.read(list(keys), now_s - length_s, now_s)
     begin_s = now_s - length_s - (now_s - length_s) % step_s
-    count = max(1, -(-max(len(each) for each in found.values()) // POINTS_MAX))
-    values = {key.name: _folded(found[key], count, key.name) for key in keys}
-    size = max(len(each) for each in values.values())
-    return ChartData([begin_s + at * step_s * count for at in range(size)], values, step_s * count)
+    made = []
+    for chart in charts:
+        own = {name: found[SeriesKey(chart.subject, name)] for name in chart.names}
+        count = max(1, -(-max(len(each.means) for each in own.values()) // POINTS_MAX))
+        values = {name: _folded(steps, count, name) for name, steps in own.items()}
+        size = max(len(each) for each in values.values())
+        made.append(ChartData([begin_s + at * step_s * count for at in range(size)], values, step_s * count))
+    return made
 
 
-def _folded(points: Sequence[SeriesPoint], count: int, name: str) -> list[float | None]:
+def _folded(steps: SeriesSteps, count: int, name: str) -> list[float | None]:
     """Each `count` points as one: the mean of rates, the largest of all else."""
     is_rate = figure(name).unit == "messages/s"
+    points = steps.means if is_rate else steps.largest
     made: list[float | None] = []
     for at in range(0, len(points), count):
-        part = [each for each in points[at : at + count] if not math.isnan(each.mean)]
-        if not part:
-            made.append(None)
-        else:
-            made.append(sum(each.mean for each in part) / len(part) if is_rate else max(each.largest for each in part))
+        part = [each for each in points[at : at + count] if each is not None and each == each]  # not NaN
+        made.append(None if not part else sum(part) / len(part) if is_rate else max(part))
     return made
 
 

@@ -6,8 +6,7 @@ A console that is killed loses the points of the running chunk.
 import logging
 import math
 import threading
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from common.limited_log import LimitedLog
 from console.database.series_history import (
@@ -20,10 +19,10 @@ from console.database.series_history import (
     NOTHING,
     POINTS,
     SERIES_MAX,
-    Points,
     SeriesHistory,
     SeriesKey,
-    SeriesPoint,
+    SeriesSteps,
+    Steps,
 )
 from console.errors import DatabaseUnavailable
 from console.watching.engine_figures import EngineFigures
@@ -99,46 +98,43 @@ class HistorySampler:
     def _is_worth_a_row(self, key: SeriesKey, values: Sequence[float]) -> bool:
         return key == ANSWERED or any(value != 0 and not math.isnan(value) for value in values)
 
-    def read(
-        self, keys: Sequence[SeriesKey], begin_s: int, end_s: int
-    ) -> tuple[int, dict[SeriesKey, list[SeriesPoint]]]:
-        """The step in seconds, and one point per step of each series from the first whole step on.
+    def read(self, keys: Sequence[SeriesKey], begin_s: int, end_s: int) -> tuple[int, dict[SeriesKey, SeriesSteps]]:
+        """The step in seconds, and each series by step from the first whole step on.
 
         A step without a point was 0 where the engines answered; else it is NaN.
         """
         step_s = FINE_S if end_s - begin_s <= FINE_KEPT_S else COARSE_S
         begin_s -= begin_s % step_s
-        stored = self._history.read([*keys, ANSWERED], begin_s, end_s)
-        running = self._running([*keys, ANSWERED], step_s)
-        answered = stored[ANSWERED] | running.get(ANSWERED, {})
+        stored = self._history.read([*keys, ANSWERED], begin_s, end_s, step_s)
+        if step_s == FINE_S:
+            self._add_running(stored, begin_s)
+        answered = stored[ANSWERED].largest
+        never: Steps = [None] * len(answered)
         found = {}
         for key in keys:
-            points = stored[key] | running.get(key, {})
-            is_0 = key.name not in ONLY_MEASURED
-            found[key] = [_at(points, answered if is_0 else {}, at) for at in range(begin_s, end_s, step_s)]
+            zeros = never if key.name in ONLY_MEASURED else answered
+            steps = stored[key]
+            means = _whole(steps.means, zeros)
+            found[key] = SeriesSteps(means, means if steps.largest is steps.means else _whole(steps.largest, zeros))
         return step_s, found
 
-    def _running(self, keys: Sequence[SeriesKey], step_s: int) -> dict[SeriesKey, Points]:
-        """The points that are not written yet."""
-        if step_s != FINE_S:
-            return {}
+    def _add_running(self, stored: Mapping[SeriesKey, SeriesSteps], begin_s: int) -> None:
+        """Add the points that are not written yet."""
         with self._lock:
-            begin_s, chunk = self._begin_s, {key: list(self._chunk[key]) for key in keys if key in self._chunk}
-        found: dict[SeriesKey, Points] = defaultdict(dict)
+            chunk_s, chunk = self._begin_s, {key: list(self._chunk[key]) for key in stored if key in self._chunk}
         for key, values in chunk.items():
-            for at, value in enumerate(values):
-                if not math.isnan(value):
-                    found[key][begin_s + at * FINE_S] = SeriesPoint(value, value)
-        return found
+            steps = stored[key]
+            for at, value in enumerate(values, (chunk_s - begin_s) // FINE_S):
+                if value == value and 0 <= at < len(steps.means):  # not NaN
+                    steps.means[at] = steps.largest[at] = value
 
 
-def _at(points: Points, answered: Points, at_s: int) -> SeriesPoint:
-    point = points.get(at_s)
-    if point is not None and not math.isnan(point.mean):
-        return point
-    marked = answered.get(at_s)
-    was_looked_at = marked is not None and marked.largest == 1.0
-    return SeriesPoint(0.0, 0.0) if was_looked_at and point is None else SeriesPoint(NOTHING, NOTHING)
+def _whole(steps: Steps, answered: Steps) -> Steps:
+    """The steps with 0 where there is no row and the engines answered, and NaN where they did not."""
+    return [
+        value if value is not None else 0.0 if mark == 1.0 else NOTHING
+        for value, mark in zip(steps, answered, strict=True)
+    ]
 
 
 def _size(values: Sequence[float]) -> float:

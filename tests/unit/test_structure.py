@@ -77,8 +77,16 @@ MAY_IMPORT = {
         "pipeline",
         "bench",
     ),
-    # It measures their parts one by one, and draws plots as reports of moves have them.
-    "bench": ("common", "engine", "producer_proxy", "consumer_proxy", "pipeline", "migration.drawing"),
+    # It measures their parts one by one, draws plots as reports of moves have them, and fills a console's database.
+    "bench": (
+        "common",
+        "engine",
+        "producer_proxy",
+        "consumer_proxy",
+        "pipeline",
+        "migration.drawing",
+        "console.database",
+    ),
 }
 # The engine from the inside out: env, log, replies' requests, delivery and timers, ops, node, server. `engine.link` is below all of them,
 # because the layout of a stored batch belongs to the link, too. No layer imports one above it, so none of those up to the node needs a

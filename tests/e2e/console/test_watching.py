@@ -18,7 +18,7 @@ PASSWORD = "a long password"
 SAMPLES_S_MAX = 60.0
 PATHS = (
     "/", "/topics", "/topics/orders", "/topics/orders/messages", "/groups", "/groups/billing", "/applications", "/requests",
-    "/requests/1", "/requests/new", "/map", "/alerts", "/channels", "/api", "/policy", "/audit", "/people", "/account",
+    "/requests/1", "/requests/new", "/search?q=ord", "/map", "/alerts", "/channels", "/api", "/policy", "/audit", "/people", "/account",
 )  # fmt: skip
 
 OPENED = ("/alerts", "/api", "/groups/billing", "/people")
@@ -46,6 +46,24 @@ def page(browser, penstock: RunningPenstock):
     yield opened
     assert faults == []
     context.close()
+
+
+def test_the_palette_goes_to_a_name_by_keys_alone(page):
+    page.goto("/map")
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("dialog", name="Search all names")).to_be_visible()
+    page.keyboard.type("ORD")
+    expect(page.get_by_role("option", name="orders")).to_have_attribute("aria-selected", "true")
+    assert serious_findings(page) == []
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="orders")).to_be_visible()
+    page.get_by_role("link", name="Search Ctrl K").click()
+    page.keyboard.type("nothing like it")
+    expect(page.locator("#palette-hits")).to_contain_text("Nothing has nothing like it in its name")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
 
 
 def points(page, subject: str, name: str) -> list[float]:

@@ -1,6 +1,12 @@
 """The database on SQLite and PostgreSQL: schema, migrations, compare-and-set, outages."""
 
+import os
+import re
+import shlex
 import shutil
+import sqlite3
+import subprocess
+import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -8,16 +14,18 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import inspect, text
+from sqlalchemy import insert, inspect, select, text
 
 from common.clock import FakeClock
 from console.database.action_log import ActionLog
-from console.database.console_database import ConsoleDatabase
-from console.database.schema import metadata
+from console.database.console_database import ConsoleDatabase, revisions
+from console.database.schema import metadata, teams
 from console.database.user_requests import CONSUMPTION, REJECTED, REQUESTED, WITHDRAWN, UserRequests
 from console.errors import DatabaseUnavailable, InvalidForm, RequestConflict
-from tests.services.postgresql import PostgreSQL
+from tests.services.postgresql import FOLDERS, PostgreSQL
 from tests.unit.console.consoles import SETUP, WISH, make_console, text_of
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +81,7 @@ def test_requests_of_an_earlier_version_keep_what_they_have_and_those_for_consum
     found = requests.get(100)
     assert (found.kind, found.name, found.written_version, found.kind_versions) == ("topic", "orders", 7, {"topic": 41})
     other = requests.add(SETUP, 1, {"name": "orders", "description": "x"}, {}, REQUESTED, CONSUMPTION)
-    database.migrate("0003", is_back=True)
+    database.migrate("0003")
     with database.read() as connection:
         rows = connection.execute(text("SELECT id, topic, topic_version, kind_version FROM requests")).all()
         events = connection.execute(
@@ -81,6 +89,97 @@ def test_requests_of_an_earlier_version_keep_what_they_have_and_those_for_consum
         ).scalar_one()
     assert [tuple(each) for each in rows] == [(100, "orders", 7, 41)] and events == 0
     database.close()
+
+
+def test_each_revision_goes_up_and_down_with_the_rows_of_the_first_ones(url):
+    database, known = ConsoleDatabase(url), revisions()
+    for revision in known:
+        database.migrate(revision)
+        if revision == known[0]:
+            with database.write() as connection:
+                connection.execute(insert(teams).values(name="kept"))
+    for revision in [*known[-2::-1], *known[1:], "head"]:
+        database.migrate(revision)
+        with database.read() as connection:
+            assert MigrationContext.configure(connection).get_current_revision() == (
+                known[-1] if revision == "head" else revision
+            )
+            assert list(connection.execute(select(teams.c.name)).scalars()) == ["kept"]
+    with database.read() as connection:
+        found = compare_metadata(MigrationContext.configure(connection), metadata)
+        assert [each for each in found if "constraint" not in each[0]] == []
+    with pytest.raises(DatabaseUnavailable, match=f"schema 17: unknown: use head, base or one of {known[0]}"):
+        database.migrate("17")
+    with database.write() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(DatabaseUnavailable, match="its schema 9999 is of a newer version of Penstock"):
+        database.migrate()
+    database.close()
+
+
+def documented(kind: str) -> list[str]:
+    """The commands of the section on backups, of one kind of database: backup and restore."""
+    section = (ROOT / "docs" / "console.md").read_text().partition("## Back up and restore")[2]
+    blocks = re.findall(r"```\n(.*?)```", section.partition("\n## ")[0], re.S)
+    return blocks[["sqlite", "postgresql"].index(kind)].strip().splitlines()
+
+
+def test_a_backup_brings_back_what_was_there_by_the_documented_commands(url, tmp_path, request):
+    kind = url.partition(":")[0]
+    data = tmp_path / "data"
+    data.mkdir()
+    places = {"PENSTOCK_CONFIG": (tmp_path / "config").as_uri(), "LC_ALL": "C"}
+    if kind == "postgresql":
+        places |= {"PENSTOCK_CONSOLE_DATABASE": url}
+        path = f"{FOLDERS[-1]}:{os.environ['PATH']}"
+    else:
+        url, path = f"sqlite:///{data / 'console.db'}", os.environ["PATH"]
+    database = ConsoleDatabase(url)
+    database.migrate()
+    with database.write() as connection:
+        connection.execute(insert(teams).values(name="before"))
+    backup, *restore = documented(kind)
+    penstock = f"{shlex.quote(sys.executable)} -P -m penstock"
+
+    def run(*lines: str) -> None:
+        for line in lines:
+            command = line.replace("/srv/console", str(data)).replace("penstock console", f"{penstock} console")
+            done = subprocess.run(
+                command, shell=True, cwd=tmp_path, env={**os.environ, **places, "PATH": path, "PYTHONPATH": str(ROOT)},
+                capture_output=True, text=True, timeout=60, check=False,
+            )  # fmt: skip
+            assert done.returncode == 0, f"{line}: {done.stderr}"
+
+    run(backup)
+    with database.write() as connection:
+        connection.execute(insert(teams).values(name="after"))
+    database.close()
+    run(*restore)
+    database = ConsoleDatabase(url)
+    with database.read() as connection:
+        assert list(connection.execute(select(teams.c.name)).scalars()) == ["before"]
+    database.close()
+
+
+def test_what_is_no_backup_is_refused_and_changes_nothing(tmp_path):
+    database = ConsoleDatabase(f"sqlite:///{tmp_path / 'console.db'}")
+    database.migrate()
+    with database.write() as connection:
+        connection.execute(insert(teams).values(name="kept"))
+    (tmp_path / "text").write_text("hello" * 1_000)
+    sqlite3.connect(tmp_path / "other.db").execute("CREATE TABLE x (y)").connection.close()
+    (tmp_path / "empty").touch()
+    for name in ("text", "other.db", "empty", "missing"):
+        with pytest.raises(DatabaseUnavailable, match=f"restore {tmp_path / name}"):
+            database.replace_by(tmp_path / name)
+    with pytest.raises(DatabaseUnavailable, match="backup"):
+        database.copy_to(tmp_path / "no" / "folder")
+    with database.read() as connection:
+        assert list(connection.execute(select(teams.c.name)).scalars()) == ["kept"]
+    database.close()
+    postgresql = ConsoleDatabase("postgresql://penstock@127.0.0.1:1/console")
+    with pytest.raises(DatabaseUnavailable, match="use pg_dump"):
+        postgresql.copy_to(tmp_path / "x")
 
 
 def test_several_processes_that_start_at_once_migrate_once(url):

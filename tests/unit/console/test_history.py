@@ -47,7 +47,7 @@ def rows(console) -> int:
 
 def read(sampler: HistorySampler, begin_s: int, end_s: int, key: SeriesKey = LAG) -> tuple[int, list[float]]:
     step_s, found = sampler.read([key], begin_s, end_s)
-    return step_s, [each.largest for each in found[key]]
+    return step_s, found[key].largest
 
 
 def test_points_are_read_back_from_memory_and_then_from_the_database(sampler):
@@ -79,10 +79,18 @@ def test_after_a_day_there_are_means_and_largest_values_of_10_minutes(sampler, c
     end_s = BEGIN_S + 2 * FINE_KEPT_S
     sampler.flush()
     step_s, found = sampler.read([LAG], end_s - 2 * FINE_KEPT_S, end_s)
-    assert step_s == COARSE_S and len(found[LAG]) == 288
-    assert {(round(each.mean, 1), each.largest) for each in found[LAG]} == {(26.5, 1_000.0)}
+    assert step_s == COARSE_S and len(found[LAG].means) == 288
+    assert {round(mean, 1) for mean in found[LAG].means} == {26.5} and set(found[LAG].largest) == {1_000.0}
     fine = FINE_KEPT_S // FINE_CHUNK_S
     assert rows(console) <= 2 * (fine + 12), "a day of fine chunks, and 4 coarse ones per day"
+
+
+def test_a_day_is_read_in_steps_of_10_seconds_whatever_the_second_of_its_end(sampler):
+    for at_s in range(BEGIN_S, BEGIN_S + 900, FINE_S):
+        sampler.add(at_s, {LAG: 5.0, ANSWERED: 1.0})
+    for end_s in (BEGIN_S + 900, BEGIN_S + 907):
+        step_s, values = read(sampler, end_s - FINE_KEPT_S, end_s)
+        assert step_s == FINE_S and values.count(5.0) == 90
 
 
 def test_what_is_older_than_30_days_is_deleted_with_its_series(sampler, console):
