@@ -84,6 +84,7 @@
   field.addEventListener("keydown", (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step) { event.preventDefault(); mark(at + step); }
+    if (event.key === "Escape") { event.preventDefault(); palette.close(); }  // a search field would only be emptied
     if (event.key === "Enter" && hits[at]) { event.preventDefault(); hits[at].click(); }
   });
   palette.addEventListener("click", (event) => { if (event.target === palette) palette.close(); });

@@ -35,7 +35,8 @@ def url(tmp_path_factory):
             "--listen", "127.0.0.1:0", "--ready-fd", str(writer), "--openid-client", "console",
             "--openid-issuer", f"http://localhost:{provider.server_port}",
         ]  # fmt: skip
-        with subprocess.Popen(line, pass_fds=[writer], stderr=subprocess.DEVNULL) as process:
+        secret = {**os.environ, "PENSTOCK_CONSOLE_OPENID_SECRET": "a secret"}
+        with subprocess.Popen(line, pass_fds=[writer], stderr=subprocess.DEVNULL, env=secret) as process:
             os.close(writer)
             with os.fdopen(reader) as facts:
                 yield json.loads(facts.readline())["url"]
@@ -46,7 +47,12 @@ def test_a_person_comes_in_by_the_provider_and_goes_out(browser, url):
     context = browser.new_context(base_url=url)
     page = context.new_page()
     faults: list[str] = []
-    page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+
+    def note(message) -> None:
+        if message.type == "error" and message.location["url"].startswith(url):  # the provider's page has its own
+            faults.append(message.text)
+
+    page.on("console", note)
     page.goto("/alerts")
     page.get_by_role("link", name="Sign in by localhost").click()
     page.locator("[name=sub]").fill("olga@example.org")
