@@ -4,12 +4,14 @@ Threads of the system, no gevent: database drivers and argon2 block.
 """
 
 import argparse
+import ctypes
 import importlib
 import logging
 import os
 import signal
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,6 +45,7 @@ PAGE_THREADS, CONNECTIONS_MAX = 8, 500
 THREADS = PAGE_THREADS + TAILS_MAX  # a live tail holds a thread
 HEADER_BYTES_MAX = 32 << 10
 RESUME_S = 5.0
+M_ARENA_MAX, ARENAS = -8, 2  # of glibc's malloc.h
 
 
 def open_database(options: argparse.Namespace) -> ConsoleDatabase:
@@ -162,9 +165,16 @@ def keep(options: argparse.Namespace) -> None:
     database.close()
 
 
+def bound_arenas() -> None:
+    """Let all threads share ARENAS arenas of malloc: with one for each of 20 threads, freed memory stays in all of them."""
+    with suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, ARENAS)
+
+
 def main() -> None:
     """Parse the options and serve; print one line when serving is not possible."""
     options = parse(sys.argv[1:])
+    bound_arenas()
     setup_logging("console")
     logging.getLogger("alembic").setLevel(logging.WARNING)
     try:

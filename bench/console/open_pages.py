@@ -30,7 +30,7 @@ TAILS, TAILS_PER_PERSON, CHART_PAGES = 8, 2, 8
 REFRESH_S = 10.0
 ROUNDS = 3
 CHART = re.compile(r'data-chart="([^"]+)"')
-SETTLE_S = 2.0
+SETTLE_S, ENDED_S = 2.0, 8.0
 
 
 def run(scale: float, seconds: float, say: Callable[[str], None]) -> list[Figure]:
@@ -111,7 +111,7 @@ def _opened(desk: ConsoleDesk, cookies: list[str]) -> Iterator[None]:
         end.set()
         for each in threads:
             each.join(30.0)
-        time.sleep(SETTLE_S)  # the console notices the end of a tail with its next event
+        time.sleep(ENDED_S)  # the console notices the end of a tail with its next event
     if faults:
         raise RunError(f"an open page ended: {faults[0]}")
 

@@ -87,7 +87,12 @@ class RequestApproval:
             raise
         kind_versions = {kind: numbers[kind] for kind in writer.kinds}
         written: dict[str, Any] = {"written_version": written_version, "kind_versions": kind_versions}
-        self._requests.move(actor, request.id, (APPROVED, request.version), APPLIED, "", **written)
+        try:
+            self._requests.move(actor, request.id, (APPROVED, request.version), APPLIED, "", **written)
+        except RequestConflict:
+            found = self._requests.get(request.id)
+            if found is None or found.state != APPLIED:  # else the keeper has written the same at the same moment
+                raise
 
     def resume(self) -> None:
         """Try the approved requests again. Errors are noted at the request and logged."""

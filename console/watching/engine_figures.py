@@ -18,10 +18,11 @@ from console.watching.figures import Sample
 from engine.client.admin import AdminError
 from engine.link.errors import LinkError
 
-QUEUES_PER_LOOK = 4_000
-GROUPS_PER_LOOK = 100
-DETAILS_PER_LOOK = 20
-"""Groups whose lag in time is asked: it costs the engine some 0.2 ms per queue."""
+QUEUES_PER_LOOK = 2_000
+GROUPS_PER_LOOK = 80
+DETAILS_PER_LOOK = 10
+"""Groups whose lag in time is asked: it costs the engine some 0.2 ms per queue. All bounds together keep a look below 0.1 s
+of the engine's CPU, 1 % of a core."""
 MOVING_S = 300.0
 LEVELS = {"fine": 0, "warn": 1, "delete": 2, "refuse": 3}
 

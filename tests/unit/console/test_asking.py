@@ -5,10 +5,11 @@ import pytest
 from common.admin import topics
 from common.admin.topics import TopicSettings
 from common.config.errors import StoreUnavailable
+from console.asking import request_approval
 from console.asking.approval_policy import ApprovalPolicy
 from console.asking.disk_use import disk_use
 from console.asking.topic_wish import parse_wish
-from console.database.user_requests import APPLIED, APPROVED
+from console.database.user_requests import APPLIED, APPROVED, TOPIC
 from console.errors import InvalidForm
 from tests.unit.console.consoles import SETUP, WISH, text_of
 
@@ -97,6 +98,21 @@ def test_a_write_whose_answer_was_lost_counts_when_the_topic_is_exactly_as_asked
     assert console.parts.requests.get(number).state == APPROVED
     console.parts.approval.resume()
     assert console.parts.requests.get(number).state == APPLIED
+
+
+def test_an_approval_whose_topic_the_keeper_writes_at_the_same_moment_is_no_conflict(console, monkeypatch):
+    number, approval = console.as_role("owner").ask(), console.parts.approval
+    writer = request_approval.WRITERS[TOPIC]
+
+    def write_twice(admin, request):
+        monkeypatch.undo()
+        approval.resume()
+        return writer.write(admin, request)
+
+    monkeypatch.setitem(request_approval.WRITERS, TOPIC, writer._replace(write=write_twice))
+    assert console.as_role("operator").post(f"/requests/{number}/approve", version="1").status_code == 303
+    assert console.parts.requests.get(number).state == APPLIED
+    assert [each.kind for each in console.parts.requests.events(number)] == ["requested", "approved", "applied"]
 
 
 def test_a_topic_of_the_name_that_is_another_one_is_a_conflict_and_can_be_rejected(console):
