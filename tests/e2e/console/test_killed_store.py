@@ -5,6 +5,8 @@ what was approved is applied by all processes in the end.
 import signal
 import threading
 
+import pytest
+
 from common.config import open_store
 from common.config.applying import laggards
 from common.config.definitions import TopicDefinition
@@ -103,6 +105,7 @@ def test_zookeeper_is_killed_between_approvals(penstock_factory, tmp_path):
         penstock.stop()
 
 
+@pytest.mark.slow  # the other one has the same checks
 def test_the_console_is_killed_between_decision_and_write(penstock_factory):
     penstock = penstock_factory(environment={"PENSTOCK_CONSOLE": "1"})
     caller, store = ApiCaller(penstock), open_store(penstock.facts["config"])
