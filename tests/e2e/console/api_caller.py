@@ -12,7 +12,7 @@ from console.database.accounts import Accounts
 from console.database.action_log import ActionLog, Actor
 from console.database.api_tokens import ApiTokens
 from console.database.console_database import ConsoleDatabase
-from console.database.topic_requests import TopicRequests
+from console.database.user_requests import UserRequests
 from tests.e2e.running import RunningPenstock
 
 SETUP = Actor("setup", "")
@@ -32,7 +32,7 @@ class ApiCaller:
         own = accounts.get(accounts.add(SETUP, "ada", "admin", [self.team_id]))
         assert own is not None
         self._token = ApiTokens(self.database, accounts, log, SystemClock()).make(SETUP, own, "test", "admin", 1)
-        self.requests = TopicRequests(self.database, log, SystemClock())
+        self.requests = UserRequests(self.database, log, SystemClock())
 
     def call(self, path: str, value: Any = None) -> tuple[int, Any]:
         """Status and JSON of a call; 0: the console did not answer."""
