@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from console.__main__ import print_link
+from console.__main__ import main, print_link
 from console.options import parse
 
 CONSOLE = [sys.executable, "-P", "-m", "console"]
@@ -24,6 +24,14 @@ def run(*arguments):
         (["--public-url", "ftp://x"], "use http://HOST or https://HOST"),
         (["--public-url", "https://x/path"], "without a path"),
         (["--public-url", "https://[x"], "use http://HOST or https://HOST"),
+        (["--openid-client", "console"], "--openid-client: use it with --openid-issuer"),
+        (["--openid-issuer", "http://id.example", "--openid-client", "c"], "use https://HOST"),
+        (["--openid-issuer", "https://id.example"], "name the console's client id with --openid-client"),
+        (
+            ["--openid-issuer", "https://id.example", "--openid-client", "c", "--openid-role-claim", "g"],
+            "use both or none",
+        ),
+        (["--openid-roles", "ops=root"], "use VALUE=ROLE with a role of viewer, owner, operator, admin"),
     ],
 )
 def test_an_option_that_cannot_be_used_is_one_sentence(tmp_path, capsys, arguments, words):
@@ -39,6 +47,20 @@ def test_links_are_printed_for_the_first_account_and_an_unknown_one_is_refused(t
     assert (tmp_path / "console" / "console.db").stat().st_mode & 0o077 == 0
     with pytest.raises(SystemExit, match="penstock console: account 'nobody': not found"):
         print_link(parse([*options, "--sign-in-link", "nobody"]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--restore", "missing.db"], "penstock console: restore missing.db: "),
+        (["--backup", "no/folder/x"], "penstock console: backup no/folder/x: "),
+        (["--schema", "17"], "penstock console: schema 17: unknown: use head, base or one of 0001"),
+    ],
+)
+def test_a_backup_that_is_not_possible_is_one_line(tmp_path, monkeypatch, arguments, words):
+    monkeypatch.setattr("sys.argv", ["console", "--config", "file:///x", "--data", str(tmp_path), *arguments])
+    with pytest.raises(SystemExit, match=words):
+        main()
 
 
 def test_a_start_that_is_not_possible_is_one_line(tmp_path):
