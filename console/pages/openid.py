@@ -1,6 +1,7 @@
 """Sign-in by OpenID Connect: the way to the provider, and its answer."""
 
 import logging
+from typing import Any
 
 from flask import Blueprint, Response, redirect, render_template, request
 from flask.typing import ResponseReturnValue
@@ -47,7 +48,7 @@ def answer() -> ResponseReturnValue:
             raise SignInRefused(NOT_BEGUN)
         if error := request.args.get("error", ""):
             raise SignInRefused(f"it says {error[:60]}")
-        claims = provider.claims(attempt, code, _callback())
+        claims = _claims(provider, attempt, code)
         settings = provider.settings
         role = role_of(claims, settings.role_claim, settings.roles) if settings.role_claim else None
         account = parts().identities.sign_in(address(), settings.issuer, claims, role)
@@ -56,6 +57,18 @@ def answer() -> ResponseReturnValue:
     done = begin_session(account, attempt.target)
     _set_cookie(done, "")
     return done
+
+
+def _claims(provider: OpenIdProvider, attempt: OpenIdAttempt, code: str) -> dict[str, Any]:
+    """What the provider says for the code; an address whose codes are wrong is put on the brake of sign-ins."""
+    key = f"openid address {address()}"
+    if parts().brake.wait_s(key) > 0:
+        raise SignInRefused("too many attempts have failed: try again later")
+    try:
+        return provider.claims(attempt, code, _callback())
+    except SignInRefused:
+        parts().brake.failed(key)
+        raise
 
 
 def _refused(provider: OpenIdProvider, error: Exception) -> ResponseReturnValue:

@@ -21,6 +21,8 @@ from console.security.openid_settings import ExpectedToken, OpenIdSettings, is_s
 
 TIMEOUT_S, ANSWER_BYTES_MAX = 5.0, 1 << 20
 DESCRIPTION_S, KEYS_S_LEAST = 3_600.0, 60.0
+AWAY_S = 5.0
+"""A provider that does not answer is not asked again for so long: visitors could hold all threads of the pages."""
 USED_MAX = 10_000
 TokenCheck = Callable[[str, Mapping[str, Any], ExpectedToken, int], dict[str, Any]]
 """`openid_tokens.check_id_token`, which is imported only where there is a provider: its library takes some 15 MB."""
@@ -42,6 +44,7 @@ class OpenIdProvider:
         self._lock = threading.Lock()
         self._description: dict[str, Any] = {}
         self._described_s = self._keys_s = -DESCRIPTION_S
+        self._away_s = -AWAY_S
         self._keys: dict[str, Any] = {}
         self._used: OrderedDict[str, None] = OrderedDict()
 
@@ -117,7 +120,13 @@ class OpenIdProvider:
         with self._lock:
             if self._description and now_s - self._described_s < DESCRIPTION_S:
                 return self._description
-        found = self._ask(f"{self.settings.issuer.rstrip('/')}/.well-known/openid-configuration")
+            if now_s - self._away_s < AWAY_S:
+                raise ProviderUnavailable(f"{self.host} did not answer just now")
+        try:
+            found = self._ask(f"{self.settings.issuer.rstrip('/')}/.well-known/openid-configuration")
+        except ProviderUnavailable:
+            self._away_s = self._clock.monotonic_s()
+            raise
         if found.get("issuer") != self.settings.issuer:
             raise SignInRefused(
                 f"it names itself {found.get('issuer')}, and the console is started with --openid-issuer "

@@ -16,6 +16,7 @@ from console.roles import Role
 from console.security.openid_provider import OpenIdProvider
 from console.security.openid_settings import OpenIdSettings
 from console.security.openid_tokens import check_id_token
+from console.security.sign_in_brake import FREE
 from tests.unit.console.consoles import SETUP, text_of
 
 oidc_provider_mock = pytest.importorskip("oidc_provider_mock")
@@ -193,6 +194,15 @@ def test_the_exchange_proves_that_it_began_the_sign_in(signing, monkeypatch):
     assert sent[0]["redirect_uri"] == asked["redirect_uri"][0]
 
 
+def test_an_address_with_many_wrong_codes_is_put_on_the_brake(signing):
+    answers = []
+    for _ in range(FREE + 1):
+        client = signing.visitor()
+        state = state_of(client.get("/sign-in/openid"))
+        answers.append(text_of(client.get(f"{ANSWER}?code=made-up&state={state}")))
+    assert "too many attempts" not in answers[-2] and "too many attempts have failed" in answers[-1]
+
+
 def test_a_person_who_declines_is_told(signing):
     client = signing.visitor()
     begun = client.get("/sign-in/openid")
@@ -216,6 +226,7 @@ def test_with_the_provider_away_the_page_says_so_and_passwords_still_work(consol
     assert answer.status_code == 503 and "does not answer" in text_of(answer)
     assert 'name="password"' in answer.get_data(as_text=True)
     assert client.get("/sign-in?said=out").status_code == 200
+    assert "did not answer just now" in text_of(client.get("/sign-in/openid")), "it is not asked again at once"
 
 
 def test_without_an_administrator_or_a_provider_nobody_comes_in_by_it(console, issuer):
