@@ -21,7 +21,7 @@ from engine.link.errors import LinkError
 log = logging.getLogger("penstock.console")
 blueprint = Blueprint("tail", __name__)
 BODY_CHARS = 200
-CHECK_STEPS = 5
+CHECK_STEPS = 3
 """A tail looks after so many steps whether its session still lasts."""
 
 
