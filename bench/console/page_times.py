@@ -19,7 +19,7 @@ from bench.servers import cpu_seconds, rss_bytes
 
 REPEATS = 20
 FIRST_BYTE_MS_MAX, COMPRESSED_KB_MAX, RSS_MB_MAX = 100.0, 150.0, 150.0
-ASSETS = ("console.css", "htmx.min.js", "console.js", "uplot.min.js", "uplot.min.css", "charts.js")
+ASSETS = ("console.css", "htmx.min.js", "console.js", "palette.js", "uplot.min.js", "uplot.min.css", "charts.js")
 
 
 def paths() -> dict[str, str]:
