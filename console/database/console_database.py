@@ -113,12 +113,8 @@ class ConsoleDatabase:
         target = make_url(str(self._engine.url)).database or ""
         try:
             with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as source:
-                found = source.execute("PRAGMA integrity_check").fetchone()
-                has_schema = source.execute(
-                    "SELECT count(*) FROM sqlite_master WHERE name = 'alembic_version'"
-                ).fetchone()
-                if found != ("ok",) or has_schema != (1,):
-                    raise DatabaseUnavailable(f"restore {path}: it is no backup of a console; nothing was changed")
+                if fault := _backup_fault(source):
+                    raise DatabaseUnavailable(f"restore {path}: {fault}; nothing was changed")
                 with closing(sqlite3.connect(target)) as present:
                     source.backup(present)
         except sqlite3.Error as error:
@@ -135,6 +131,16 @@ class ConsoleDatabase:
 
     def close(self) -> None:
         self._engine.dispose()
+
+
+def _backup_fault(source: sqlite3.Connection) -> str:
+    """Why a file cannot be taken as a backup of a console; empty: it can. Raises sqlite3.Error."""
+    if source.execute("PRAGMA integrity_check").fetchone() != ("ok",):
+        return "it is damaged"
+    if not source.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone():
+        return "it is no backup of a console"
+    row = source.execute("SELECT version_num FROM alembic_version").fetchone()
+    return "" if row and row[0] in revisions() else "it is of a newer version of Penstock"
 
 
 def revisions() -> list[str]:

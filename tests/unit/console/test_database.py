@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -169,7 +170,10 @@ def test_what_is_no_backup_is_refused_and_changes_nothing(tmp_path):
     (tmp_path / "text").write_text("hello" * 1_000)
     sqlite3.connect(tmp_path / "other.db").execute("CREATE TABLE x (y)").connection.close()
     (tmp_path / "empty").touch()
-    for name in ("text", "other.db", "empty", "missing"):
+    database.copy_to(tmp_path / "newer.db")
+    with closing(sqlite3.connect(tmp_path / "newer.db", isolation_level=None)) as newer:
+        newer.execute("UPDATE alembic_version SET version_num = '9999'")
+    for name in ("text", "other.db", "empty", "missing", "newer.db"):
         with pytest.raises(DatabaseUnavailable, match=f"restore {tmp_path / name}"):
             database.replace_by(tmp_path / name)
     with pytest.raises(DatabaseUnavailable, match="backup"):
