@@ -21,7 +21,7 @@ from engine.link.errors import LinkError
 QUEUES_PER_LOOK = 2_000
 GROUPS_PER_LOOK = 60
 DETAILS_PER_LOOK = 8
-"""Groups whose lag in time is asked: it costs the engine some 0.2 ms per queue. All bounds together keep a look below 0.1 s
+"""Groups whose lag in time is asked: it costs the engine some 0.2 ms per queue. All bounds together keep a look near 0.1 s
 of the engine's CPU, 1 % of a core."""
 MOVING_S = 300.0
 LEVELS = {"fine": 0, "warn": 1, "delete": 2, "refuse": 3}
