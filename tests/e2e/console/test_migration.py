@@ -61,7 +61,7 @@ def test_topics_move_from_kafka_to_the_engine_by_the_buttons_of_the_page(browser
     begin(page, "verify", "compared")
     expect(page.get_by_text("0 ids differ").first).to_be_visible()
     begin(page, "cut", "now cut")
-    page.reload()
+    expect(page.get_by_role("link", name="soak", exact=True)).to_be_visible()  # the page is loaded anew before
     expect(page.get_by_role("row", name="orders").first).to_contain_text("engine")
     page.get_by_role("link", name="Ask Kafka and the engines").click()
     expect(page.locator("#positions-now")).to_contain_text("an operator: soak is next", timeout=STEP_MS)
