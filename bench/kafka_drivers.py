@@ -89,7 +89,7 @@ def produce(driver: KafkaDriver, connection: KafkaConnection, topic: str, size: 
 
 
 def _batch(topic: str, partition: int, size: int) -> OutgoingRecords:
-    headers = [[("penstock-id", os.urandom(16)), ("penstock-tag", b"bench")] for _ in range(BATCH)]
+    headers = [[("penstock-id", os.urandom(16).hex().encode()), ("penstock-tag", b"bench")] for _ in range(BATCH)]
     keys: list[bytes | None] = [b"key-%d" % number for number in range(BATCH)]
     values: list[bytes | None] = [os.urandom(size) for _ in range(BATCH)]
     return OutgoingRecords([topic] * BATCH, [partition] * BATCH, [NOW] * BATCH, keys, values, headers)

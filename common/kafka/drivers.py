@@ -3,23 +3,28 @@
 from importlib import import_module
 from importlib.util import find_spec
 
+from common.kafka import native
 from common.kafka.base import KafkaDriver
 from common.kafka.errors import DriverMissing
+from common.kafka.paired import PairedDriver
 
 _HOMES = {
-    "confluent-kafka": ("confluent_kafka", "common.kafka.librdkafka.driver"),
-    "kafka-python": ("kafka", "common.kafka.python_client.driver"),
+    "confluent-kafka": (("confluent_kafka",), "common.kafka.librdkafka.driver"),
+    "kafka-python": (("kafka", "cramjam"), "common.kafka.python_client.driver"),
 }
 DRIVERS = tuple(_HOMES)
 """All drivers, the faster first."""
 
 
 def installed() -> list[str]:
-    return [name for name, (library, _) in _HOMES.items() if find_spec(library) is not None]
+    return [name for name, (libraries, _) in _HOMES.items() if all(find_spec(each) is not None for each in libraries)]
 
 
 def open_driver(name: str = "") -> KafkaDriver:
     """Return a driver; without a name, the fastest that is installed.
+
+    Where both are, partitions are read by kafka-python, whose batches are decoded natively, and all else is done by
+    confluent-kafka.
 
     Raises:
         DriverMissing: none is installed, or not this one.
@@ -31,4 +36,11 @@ def open_driver(name: str = "") -> KafkaDriver:
         wanted = name or "kafka-python"
         extra = "penstock[kafka-fast]" if wanted == "confluent-kafka" else "penstock[kafka]"
         raise DriverMissing(f"{wanted} is not installed: pip install '{extra}'")
-    return import_module(_HOMES[name or there[0]][1]).driver()
+    if not name and there == list(DRIVERS) and native.NATIVE:
+        return PairedDriver(*map(_made, DRIVERS))
+    return _made(name or there[0])
+
+
+def _made(name: str) -> KafkaDriver:
+    found: KafkaDriver = import_module(_HOMES[name][1]).driver()
+    return found

@@ -1,50 +1,36 @@
 # cython: language_level=3
 """Packs fetched Kafka records as the records of one copied batch, without a Python object per record.
 
-Reference: packing.py. A record is plain when its key and header values are UTF-8 within the limits, its value is not
-null, and no header is repeated, null or of ours but id and tag. Every other one takes the reference's way.
-"""
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
-from libc.string cimport memcmp, memcpy
+Reference: packing.py. Records that are not plain (_plain_record.pyx) take the reference's way.
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.unicode cimport PyUnicode_DecodeUTF8
+Bounds: `reserve` precedes the writes of a record, with the sum of its texts as they are written.
+"""
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 
 from common._blake2b cimport (
     penstock_blake2b, penstock_blake2b_finish, penstock_blake2b_start, penstock_blake2b_update,
 )
+from kafka_bridge.copy_in._plain_record cimport ForeignColumns, Header, Plain, Text, base64_size, is_plain
 
 from kafka_bridge.copy_in.messages import ForeignRecordTooLarge
 from kafka_bridge.copy_in.packing import PackedRecords, pack_one
 
-cdef extern from "Python.h":
-    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+cdef enum:
+    STRING = 11
+    MAP = 13
+    FIXED = 512                       # more than all of a record but its texts: heads, our names, both ids, time, offset
 
-DEF STRING = 11
-DEF MAP = 13
-DEF HEADERS_MAX = 16
-DEF KEY_MAX = 4096
-DEF BODY_MAX = 16000000
-DEF ID_MAX = 64
-DEF TAG_MAX = 128
-DEF PROPERTIES_BYTES_MAX = 32768
-DEF FIXED = 256  # more than all of a record but its texts: heads of fields, both ids, the time and the offset
-
-cdef bytes PREFIX = b"penstock-"
+cdef const char *HEX = b"0123456789abcdef"
+cdef const char *BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 
-cdef struct Text:
-    const uint8_t *data
-    Py_ssize_t size
-
-
-cdef struct Plain:
-    Text key, value, tag, own_id
-    Text names[HEADERS_MAX]
-    Text values[HEADERS_MAX]
-    int count, has_key
-    Py_ssize_t size
+cdef struct Base64:
+    uint32_t bits
+    int count                         # bytes in `bits`
 
 
 cdef class Packer:
@@ -84,28 +70,59 @@ cdef class Packer:
         self.big32(<uint32_t> text.size)
         self.put(text.data, text.size)
 
-    cdef void field(self, uint8_t number, Text text) noexcept:
+    cdef void head(self, uint8_t number) noexcept:
         self.u8(STRING)
         self.u8(0)
         self.u8(number)
+
+    cdef void field(self, uint8_t number, Text text) noexcept:
+        self.head(number)
         self.text(text)
+
+    cdef void hex(self, Text text) noexcept:
+        cdef Py_ssize_t at
+        self.big32(<uint32_t> (2 * text.size))
+        for at in range(text.size):
+            self.u8(HEX[text.data[at] >> 4])
+            self.u8(HEX[text.data[at] & 15])
+
+    cdef void encode(self, Base64 *state, const uint8_t *data, Py_ssize_t size) noexcept:
+        """Go on with a text in base64."""
+        cdef Py_ssize_t at
+        for at in range(size):
+            state.bits = state.bits << 8 | data[at]
+            state.count += 1
+            if state.count == 3:
+                self.digits(state.bits, 4)
+                state.bits, state.count = 0, 0
+
+    cdef void end_encoding(self, Base64 *state) noexcept:
+        cdef int left = state.count
+        if left:
+            self.digits(state.bits << 8 * (3 - left), left + 1)
+            self.put(b"==", 3 - left)
+
+    cdef void digits(self, uint32_t bits, int count) noexcept:
+        cdef int each
+        for each in range(count):
+            self.u8(BASE64[bits >> (18 - 6 * each) & 63])
 
 
 def pack(records, Py_ssize_t first, target, Py_ssize_t bytes_max):
     """See the reference."""
-    cdef list offsets = list(records.offsets), timestamps = list(records.timestamps)
-    cdef list keys = list(records.keys), values = list(records.values), headers = list(records.headers)
+    cdef ForeignColumns columns = ForeignColumns(records)
     cdef bytes topic = target.topic, id_start = target.kafka_topic_id + int(target.partition).to_bytes(4, "big")
     cdef Packer out = Packer()
     cdef Plain plain
-    cdef Py_ssize_t index, count = 0, skipped = 0, total = len(offsets)
+    cdef Py_ssize_t index, count = 0, skipped = 0
+    cdef int64_t offset = 0, timestamp = 0
     cdef bytes found
-    for index in range(first, total):
+    for index in range(first, columns.total):
         if <Py_ssize_t> out.used >= bytes_max:
             return PackedRecords(taken(out), count, index, skipped)
-        if timestamps[index] >= -1 and is_plain(&plain, keys[index], values[index], headers[index]):
+        if columns.fill(&plain, index, &offset, &timestamp) and timestamp >= -1 and is_plain(&plain):
             out.reserve(plain.size + len(topic) + FIXED)
-            put_record(out, &plain, topic, id_start, offsets[index], timestamps[index])
+            put_record(out, &plain, topic, id_start, offset, timestamp)
             count += 1
             continue
         try:
@@ -118,115 +135,17 @@ def pack(records, Py_ssize_t first, target, Py_ssize_t bytes_max):
         out.reserve(len(found))
         out.put(PyBytes_AS_STRING(found), len(found))
         count += 1
-    return PackedRecords(taken(out), count, total, skipped)
+    return PackedRecords(taken(out), count, columns.total, skipped)
 
 
 cdef bytes taken(Packer out):
     return PyBytes_FromStringAndSize(<char *> out.data, out.used)
 
 
-cdef bint is_plain(Plain *plain, key, value, headers) except -1:
-    """Fill `plain`, whose texts point into the arguments; False: the record takes the reference's way."""
-    if not PyBytes_CheckExact(value) or PyBytes_GET_SIZE(value) > BODY_MAX:
-        return False
-    plain.value = text_of(value)
-    plain.has_key = key is not None
-    plain.size = plain.value.size
-    plain.count = 0
-    plain.tag.data = plain.own_id.data = NULL
-    if plain.has_key:
-        if not PyBytes_CheckExact(key) or PyBytes_GET_SIZE(key) > KEY_MAX or not is_utf8(text_of(key)):
-            return False
-        plain.key = text_of(key)
-        plain.size += plain.key.size
-    return not headers or take_headers(plain, headers)
-
-
-cdef bint take_headers(Plain *plain, headers) except -1:
-    cdef Py_ssize_t size = 0, properties_size = 0
-    cdef Text name, value
-    if len(headers) > HEADERS_MAX:
-        return False
-    for header_name, header_value in headers:
-        if not PyBytes_CheckExact(header_value) or not is_encodable(header_name):
-            return False
-        name.data = <const uint8_t *> PyUnicode_AsUTF8AndSize(header_name, &size)
-        name.size, value = size, text_of(header_value)
-        if name.size >= 9 and memcmp(name.data, PyBytes_AS_STRING(PREFIX), 9) == 0:
-            if not take_special(plain, name, value):
-                return False
-            continue
-        if not is_utf8(value) or is_repeated(plain, name):
-            return False
-        plain.names[plain.count], plain.values[plain.count] = name, value
-        plain.count += 1
-        properties_size += name.size + value.size
-    plain.size += properties_size + 8 * plain.count
-    return properties_size <= PROPERTIES_BYTES_MAX
-
-
-cdef bint is_encodable(name) except -1:
-    """Whether a name has UTF-8: one with a lone surrogate has none."""
-    cdef Py_ssize_t size
-    if type(name) is not str:
-        return False
-    try:
-        PyUnicode_AsUTF8AndSize(name, &size)
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-cdef bint take_special(Plain *plain, Text name, Text value) noexcept:
-    """Take `penstock-id` and `penstock-tag` in ASCII, once each."""
-    cdef Py_ssize_t at
-    if name.size == 11 and memcmp(name.data + 9, b"id", 2) == 0 and plain.own_id.data is NULL:
-        if not 1 <= value.size <= ID_MAX or not is_ascii(value):
-            return False
-        plain.own_id = value
-    elif name.size == 12 and memcmp(name.data + 9, b"tag", 3) == 0 and plain.tag.data is NULL:
-        if not 1 <= value.size <= TAG_MAX:
-            return False
-        for at in range(value.size):
-            if not 0x20 < value.data[at] < 0x7f:
-                return False
-        plain.tag = value
-    else:
-        return False
-    plain.size += value.size
-    return True
-
-
-cdef bint is_repeated(Plain *plain, Text name) noexcept:
-    cdef int each
-    for each in range(plain.count):
-        if plain.names[each].size == name.size and memcmp(plain.names[each].data, name.data, name.size) == 0:
-            return True
-    return False
-
-
-cdef inline Text text_of(object data) noexcept:
+cdef inline Text text_of(bytes data) noexcept:
     cdef Text text
     text.data, text.size = <const uint8_t *> PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)
     return text
-
-
-cdef inline bint is_ascii(Text text) noexcept:
-    cdef Py_ssize_t at
-    for at in range(text.size):
-        if text.data[at] >= 0x80:
-            return False
-    return True
-
-
-cdef bint is_utf8(Text text) except -1:
-    if is_ascii(text):
-        return True
-    try:
-        PyUnicode_DecodeUTF8(<char *> text.data, text.size, NULL)
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 cdef int put_record(Packer out, Plain *plain, bytes topic, bytes id_start, uint64_t offset, int64_t timestamp) except -1:
@@ -242,8 +161,12 @@ cdef int put_record(Packer out, Plain *plain, bytes topic, bytes id_start, uint6
     if has_assigned:
         out.put(assigned, 16)
     out.field(1, text_of(topic))
-    out.field(2, plain.value)
-    if plain.has_key:
+    if plain.has_value:
+        out.field(2, plain.value)
+    if plain.is_binary_key:
+        out.head(3)
+        out.hex(plain.key)
+    elif plain.has_key:
         out.field(3, plain.key)
     if plain.tag.data is not NULL:
         out.field(4, plain.tag)
@@ -258,32 +181,79 @@ cdef int put_record(Packer out, Plain *plain, bytes topic, bytes id_start, uint6
 
 
 cdef void put_properties(Packer out, Plain *plain, int64_t timestamp) noexcept:
-    cdef int each, at = 20
-    cdef uint8_t digits[20]
-    cdef Text time_name, time_value
-    if not plain.count and timestamp < 0:
+    cdef int each
+    cdef uint32_t count = plain.property_count + (plain.other_count > 0) + plain.is_binary_key
+    count += (not plain.has_value) + (timestamp >= 0)
+    if not count:
         return
     out.u8(MAP)
     out.u8(0)
     out.u8(5)
     out.u8(STRING)
     out.u8(STRING)
-    out.big32(plain.count + (timestamp >= 0))
+    out.big32(count)
     for each in range(plain.count):
-        out.text(plain.names[each])
-        out.text(plain.values[each])
-    if timestamp < 0:
-        return
+        if plain.headers[each].is_property:
+            out.text(plain.headers[each].name)
+            out.text(plain.headers[each].value)
+    if plain.other_count:
+        put_others(out, plain)
+    if plain.is_binary_key:
+        put_key(out, plain.key)
+    if not plain.has_value:
+        put_name(out, b"penstock-null", 13)
+        put_name(out, b"value", 5)
+    if timestamp >= 0:
+        put_time(out, timestamp)
+
+
+cdef inline void put_name(Packer out, const char *name, uint32_t size) noexcept:
+    out.big32(size)
+    out.put(name, size)
+
+
+cdef void put_others(Packer out, const Plain *plain) noexcept:
+    """The property with the headers that cannot be properties; see foreign_headers.py."""
+    cdef Base64 state
+    cdef const Header *header
+    cdef int32_t size
+    cdef int each
+    state.bits, state.count = 0, 0
+    put_name(out, b"penstock-headers", 16)
+    out.big32(<uint32_t> base64_size(plain.others_size))
+    for each in range(plain.count):
+        header = &plain.headers[each]
+        if not header.is_other:
+            continue
+        size = <int32_t> header.name.size
+        out.encode(&state, <const uint8_t *> &size, 4)
+        out.encode(&state, header.name.data, header.name.size)
+        size = -1 if header.is_null else <int32_t> header.value.size
+        out.encode(&state, <const uint8_t *> &size, 4)
+        out.encode(&state, header.value.data, header.value.size)
+    out.end_encoding(&state)
+
+
+cdef void put_key(Packer out, Text key) noexcept:
+    cdef Base64 state
+    state.bits, state.count = 0, 0
+    put_name(out, b"penstock-key", 12)
+    out.big32(<uint32_t> base64_size(key.size))
+    out.encode(&state, key.data, key.size)
+    out.end_encoding(&state)
+
+
+cdef void put_time(Packer out, int64_t timestamp) noexcept:
+    cdef int at = 20
+    cdef uint8_t digits[20]
     while True:
         at -= 1
         digits[at] = 48 + timestamp % 10
         timestamp //= 10
         if not timestamp:
             break
-    time_name.data, time_name.size = <const uint8_t *> b"penstock-time", 13
-    time_value.data, time_value.size = digits + at, 20 - at
-    out.text(time_name)
-    out.text(time_value)
+    put_name(out, b"penstock-time", 13)
+    put_name(out, <const char *> digits + at, 20 - at)
 
 
 cdef void hash_place(bytes id_start, uint64_t offset, uint8_t *digest) noexcept:

@@ -1,9 +1,10 @@
-"""Records of a kafka-python consumer as columns. poll() gives named tuples, which become columns in one step."""
+"""Records of a kafka-python consumer as columns: decoded ones, and those of old formats, which the library decodes."""
 
 from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
 
+from common.kafka.python_client.decoded import FetchedChunk, decode_natively
 from common.kafka.python_client.faults import translated
 from common.kafka.records import Partition, Records
 
@@ -20,6 +21,7 @@ class PythonFetching:
 
     def __init__(self, cluster: str, client: KafkaConsumer) -> None:
         self._cluster, self._client = cluster, client
+        decode_natively(client)
         self.positions: dict[Partition, int] = {}
 
     def poll(self, wait_s: float) -> list[Records]:
@@ -30,9 +32,12 @@ class PythonFetching:
             return [self._records(Partition(*key), records) for key, records in fetched.items()]
 
     def _records(self, partition: Partition, records: list[Any]) -> Records:
-        columns = [*zip(*records, strict=True)]
         next_offset = self._position(partition)
         self.positions[partition] = next_offset
+        if isinstance(records[0], FetchedChunk):
+            (chunk,) = records  # a partition is not fetched again before its answer is drained
+            return Records(partition, next_offset, *chunk.columns)
+        columns = [*zip(*records, strict=True)]
         return Records(
             partition, next_offset, columns[OFFSET], columns[TIMESTAMP], columns[KEY], columns[VALUE], columns[HEADERS]
         )

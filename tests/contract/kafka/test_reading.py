@@ -109,8 +109,9 @@ def test_a_topic_that_does_not_exist_cannot_be_assigned(exchange):
     assert refusal.value.number == 3 and "no-such-topic" in str(refusal.value)
 
 
-def test_compressed_batches_are_read(exchange, new_topic):
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_compressed_batches_are_read(exchange, new_topic, codec):
     """The broker compresses, as a Java producer may have done."""
-    topic = new_topic(compression_type="gzip")
+    topic = new_topic(compression_type=codec)
     fill(exchange, topic, 50)
     assert [row[3] for row in exchange.read(topic, 30, at=20)] == [b"%d" % each for each in range(20, 50)]

@@ -6,11 +6,13 @@ from hypothesis import strategies as st
 
 from common.contract import Message
 from common.kafka.copy_mark import COPY_HEADER
+from common.kafka.native import BatchDecoder
 from common.kafka.records import Headers, Partition, Records
 from engine.link.produce import RESERVED_PREFIX
 from kafka_bridge.copy_in.messages import NULL_PROPERTY
 from kafka_bridge.copy_in.packing import PackTarget
 from kafka_bridge.mapping import ID_HEADER, TAG_HEADER
+from tests.unit.common.kafka.record_batches import WrittenBatch, WrittenRecord
 
 ASSIGNED = bytes(range(6)) + b"\xff" + bytes(range(9))
 TARGET = PackTarget(b"orders", b"t" * 16, 3, "log", 12)
@@ -65,3 +67,16 @@ def columns(records: list[ForeignRecord], first_offset: int = 0, step: int = 1) 
         [each.value for each in records],
         [each.headers for each in records],
     )
+
+
+def decoded(records: list[ForeignRecord], first_offset: int = 0) -> Records:
+    """As `columns`, as a broker's bytes that were decoded."""
+    rows = [
+        WrittenRecord(
+            number, each.timestamp, each.key, each.value, [(name.encode(), value) for name, value in each.headers]
+        )
+        for number, each in enumerate(records)
+    ]
+    batch = WrittenBatch(first_offset, rows, max(0, len(rows) - 1), first_ms=0)
+    found = BatchDecoder(batch.encode(), first_offset, True, (), lambda codec, data: data).take(len(rows) + 1)
+    return Records(Partition("orders", 3), first_offset + len(records), *found)

@@ -8,7 +8,7 @@ from common.kafka.copy_mark import COPY_HEADER, CopyMark, content_hash, parse_co
 from engine.link.record import read_record
 from kafka_bridge.copy_in import native, packing
 from kafka_bridge.copy_in.messages import ForeignRecordTooLarge, RecordPlace, message_of
-from tests.unit.kafka_bridge.copy_in.foreign_records import TARGET, ForeignRecord, columns, foreign
+from tests.unit.kafka_bridge.copy_in.foreign_records import TARGET, ForeignRecord, columns, decoded, foreign
 
 FORMS = [packing, native] if native.NATIVE else [packing]
 PLAIN = ForeignRecord(b"k", b"v" * 100, [("a", b"1")], 5)
@@ -53,6 +53,22 @@ def test_records_are_packed_as_their_messages_with_their_offsets(records, first)
 def test_both_forms_make_the_same_bytes(records):
     made = [each.pack(columns(records, 9), 0, TARGET, 700) for each in FORMS]
     assert made == made[:1] * len(FORMS)
+
+
+@given(st.lists(foreign, max_size=6), st.integers(0, 6))
+def test_decoded_records_are_packed_as_those_that_a_driver_gives_as_objects(records, first):
+    wanted = packing.pack(columns(records, 9), first, TARGET, 700)
+    fetched = decoded(records, 9)
+    for each in FORMS:
+        assert each.pack(fetched, first, TARGET, 700) == wanted
+    part = fetched._replace(**{name: getattr(fetched, name)[first:] for name in fetched._fields[2:]})
+    assert native.pack(part, 0, TARGET, 700)[:2] == wanted[:2]
+
+
+def test_names_that_are_not_utf8_and_what_is_null_or_repeated_are_kept(form):
+    record = ForeignRecord(b"\xff\x00", None, [("a", None), ("b", b"\xff"), ("c", b"1"), ("c", b"2"), ("d", b"ok")], 5)
+    packed = form.pack(columns([record]), 0, TARGET, 1 << 20)
+    assert packed == packing.pack(columns([record]), 0, TARGET, 1 << 20) and packed.copied == 1
 
 
 def test_a_batch_ends_with_the_record_that_reaches_its_size(form):
