@@ -17,11 +17,10 @@ from common.config.definitions import KafkaClusterDefinition
 from common.contract import Code
 from common.kafka.base import KafkaDriver, KafkaProducer, ProducerOptions
 from common.kafka.errors import ClusterUnreachable, KafkaFault, LoginRefused
-from common.kafka.records import NO_OFFSET, ProduceResults
+from common.kafka.records import ProduceResults
 from common.limited_log import LimitedLog
-from engine.link.produce import ProducedResult, ProduceRequest
-from kafka_bridge.batch import OutgoingBatch
 from kafka_bridge.connecting import connection_of, driver_of
+from kafka_bridge.native import OutgoingBatch
 
 limited = LimitedLog(logging.getLogger("penstock.kafka_bridge"))
 BACKOFF_S, LOGIN_BACKOFF_S = 1.0, 5.0
@@ -34,21 +33,20 @@ MISSING_S, MISSING_MAX = 1.0, 10_000
 """A question about a topic blocks the sender, and so all topics of the cluster: a missing one is asked for rarely."""
 OPTIONS = ProducerOptions(linger_ms=1)
 
-Answer = Callable[[list[ProducedResult]], None]
+Answer = Callable[[bytes], None]
 Drivers = Callable[[KafkaClusterDefinition], KafkaDriver]
 
 
 class WaitingRequest(NamedTuple):
     """A PRODUCE that the producer does not have yet. `until`: monotonic."""
 
-    produce: ProduceRequest
+    batch: OutgoingBatch
     until: float
-    size: int
     answer: Answer
 
     def refuse(self, code: int, sentence: str) -> None:
         """Answer every message with this code."""
-        self.answer([ProducedResult(int(code), 0, NO_OFFSET, sentence)] * len(self.produce.messages))
+        self.answer(self.batch.refused(int(code), sentence))
 
 
 class ClusterClient:
@@ -88,10 +86,10 @@ class ClusterClient:
             self._wanted = cluster
             self._work.put(self._drop)
 
-    def produce(self, asked: ProduceRequest, size: int, answer: Answer) -> None:
+    def produce(self, batch: OutgoingBatch, answer: Answer) -> None:
         """Hand messages to Kafka's client, in order; `answer` is called once, in any thread."""
-        until = time.monotonic() + asked.patience_ms / 1000
-        request = WaitingRequest(asked, until, size, self._counted(answer))
+        until, size = time.monotonic() + batch.patience_ms / 1000, batch.size
+        request = WaitingRequest(batch, until, self._counted(batch, answer))
         with self._changed:
             is_full = self.waiting_bytes and self.waiting_bytes + size > WAITING_BYTES_MAX
             if not is_full:
@@ -114,11 +112,11 @@ class ClusterClient:
             self._changed.notify_all()
         self._work.put(lambda: None)
 
-    def _counted(self, answer: Answer) -> Answer:
-        def count(results: list[ProducedResult]) -> None:
+    def _counted(self, batch: OutgoingBatch, answer: Answer) -> Answer:
+        def count(results: bytes) -> None:
             with self._changed:
                 self.in_flight -= 1
-                self.counts.update(each.code for each in results)
+                self.counts.update(batch.counts)
             answer(results)
 
         return count
@@ -198,7 +196,7 @@ class ClusterClient:
                 request.refuse(Code.TIMEOUT, f'kafka "{self.name}": internal error: {fault}; it may be stored')
             finally:
                 with self._changed:
-                    self.waiting_bytes -= request.size
+                    self.waiting_bytes -= request.batch.size
 
     def _hand_over(self, request: WaitingRequest) -> None:
         with self._changed:
@@ -212,8 +210,8 @@ class ClusterClient:
             reason = fault or f'kafka "{self.name}": its client did not take it in time'
             return request.refuse(Code.UNAVAILABLE, f"{reason}; nothing was stored")
         self._turn += 1
-        asked = request.produce
-        batch = OutgoingBatch(asked.messages, asked.topics, self._partitions, SystemClock().now_ms(), self._turn)
-        if not batch.records.topics:
+        batch = request.batch
+        records = batch.map(self._partitions, SystemClock().now_ms(), self._turn)
+        if not records.topics:
             return request.answer(batch.settle(ProduceResults((), (), {})))
-        return producer.produce(batch.records, lambda found: request.answer(batch.settle(found)))
+        return producer.produce(records, lambda found: request.answer(batch.settle(found)))

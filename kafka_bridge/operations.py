@@ -1,13 +1,12 @@
 """PRODUCE and FIND: requests of links to the clients of clusters, and their answers back."""
 
 from common.contract import Code
-from common.kafka.records import NO_OFFSET
 from engine.link.codes import OK
 from engine.link.find import decode_find
 from engine.link.operations import FIND, PRODUCE
-from engine.link.produce import ProducedResult, decode_produce, encode_produced
 from kafka_bridge.clusters import Clusters
 from kafka_bridge.link import BridgeLink
+from kafka_bridge.native import OutgoingBatch
 
 STOPPING = "the Kafka bridge is stopping; nothing was stored"
 
@@ -28,15 +27,15 @@ class Operations:
 
     def produce(self, link: BridgeLink, request_id: int, payload: bytes) -> None:
         """Serve PRODUCE. Raises PayloadError."""
-        request = decode_produce(payload)
+        batch = OutgoingBatch(payload)
 
-        def answer(results: list[ProducedResult]) -> None:
-            link.answer(PRODUCE, request_id, OK, encode_produced(results))
+        def answer(results: bytes) -> None:
+            link.answer(PRODUCE, request_id, OK, results)
 
-        client = None if self.is_stopping else self._clusters.named(request.cluster)
+        client = None if self.is_stopping else self._clusters.named(batch.cluster)
         if client is None:
-            unknown = f'kafka "{request.cluster}": the configuration does not have this cluster; nothing was stored'
+            unknown = f'kafka "{batch.cluster}": the configuration does not have this cluster; nothing was stored'
             sentence = STOPPING if self.is_stopping else unknown
-            answer([ProducedResult(int(Code.UNAVAILABLE), 0, NO_OFFSET, sentence)] * len(request.messages))
+            answer(batch.refused(Code.UNAVAILABLE, sentence))
         else:
-            client.produce(request, len(payload), answer)
+            client.produce(batch, answer)

@@ -33,6 +33,7 @@ from producer_proxy.targets.base import SendTarget
 from producer_proxy.targets.engine import EngineTarget
 from producer_proxy.targets.engine_topics import DESTINATIONS_MAX, EngineTopics
 from producer_proxy.targets.kafka_homes import KafkaHomes
+from producer_proxy.targets.kafka_hot import KafkaHotTopics
 from producer_proxy.targets.sent import SentReport
 from producer_proxy.targets.topics import Targets, Topics
 
@@ -68,6 +69,7 @@ class ProducerProxy:
         self.buffer = self.buffering.over(view, self._on_backlog, self._on_suspicion)
         self.admission = self._make_admission()
         engine_topics = EngineTopics(view, brokers, self._known, self.buffer, self.admission.fit)
+        self._kafka_topics = self._make_kafka_topics(kafka)
         self.journaling = (journaling or Journaling(None, self._clock.now_ms)).over(
             view, store, view.own_report.process
         )
@@ -114,13 +116,23 @@ class ProducerProxy:
         lags = TopicLags(queries.lags, lambda topic: self._known.get(topic.encode()) is not None, self._on_lag)
         return SendAdmission(self._view, queries.lend, lambda: self.brokers.queue_limits, lags)
 
+    def _make_kafka_topics(self, kafka: KafkaHomes | None) -> KafkaHotTopics:
+        made = KafkaHotTopics(self._view, self._known, self.buffer, self.admission.fit)
+        if kafka is not None and Front is not None:
+            kafka.serve_hot(made)
+        return made
+
     def _make_front(self, topics: EngineTopics) -> Any:
         if Front is None:
             return None
         sentences = {int(code): sentence.encode() for code, sentence in SENTENCES.items()}
+
+        def is_right(destination: Any) -> bool:
+            return (topics if destination.lane is None else self._kafka_topics).is_right(destination)
+
         lanes_by_class = (None, *(self.brokers.lanes[each.lane] for each in CLASSES))
         return Front(
-            lanes_by_class, topics.known, topics.is_right, self._view.generation, self.service.handle, sentences,
+            lanes_by_class, topics.known, is_right, self._view.generation, self.service.handle, sentences,
             process_bytes(), DEFAULT_TIMEOUT_MS, RETRY_AFTER_MS, self.service.rescue, self.requests,
         )  # fmt: skip
 

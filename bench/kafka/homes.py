@@ -32,6 +32,7 @@ LIVE_PER_S, LIVE_BATCH = 5_000, 50
 SAMPLE_S = 0.02
 COPY_S_MAX = 600.0
 BRIDGE = "kafka_bridge"
+SENDING = ("producer_proxy", BRIDGE, "broker", "engine")
 
 
 def run_mirror(scale: float, seconds: float, say: Callable[[str], None]) -> list[Figure]:
@@ -62,7 +63,7 @@ def run_home(scale: float, seconds: float, say: Callable[[str], None]) -> list[F
             kafka_drivers.create(admin, "direct")
         desk.create({"home": HOME})
         shapes = {500: 4, 1: 64}
-        found = {}
+        found, used, ratios = {}, {}, {}
         direct: list[float] = []
         for batch, connections in shapes.items():
             settings = LoadSettings(
@@ -72,19 +73,28 @@ def run_home(scale: float, seconds: float, say: Callable[[str], None]) -> list[F
             with desk.instance.prepared(settings) as target:
                 settle(settings, target)
                 before = kafka_drivers.produce(driver, desk.connection, "direct", SIZE, int(RECORDS * scale))
+                cpu_s = {name: desk.cpu_s(name) for name in SENDING}
                 with on_one_core():
                     counts = run_load(settings, target).counts
+                used[batch] = {name: (desk.cpu_s(name) - cpu_s[name]) / counts["messages"] * 1e6 for name in SENDING}
                 after = kafka_drivers.produce(driver, desk.connection, "direct", SIZE, int(RECORDS * scale))
             direct += [before.records_per_s, after.records_per_s]
             found[batch] = counts["messages"] / counts["window_s"]
+            ratios[batch] = 2 * found[batch] / (before.records_per_s + after.records_per_s)
             refused = {code: count for code, count in counts["codes"].items() if code not in STORED}
             say(f"home: {batch} per call: {found[batch]:,.0f}/s, refused {refused}, direct {direct[-2:]}")
     alone = sum(direct) / len(direct)
+    costs = [
+        Figure(f"{name}, {batch} per call", cost, "µs of CPU per message")
+        for batch, each in used.items()
+        for name, cost in each.items()
+    ]
     return [
         Figure(f"direct producer of {driver.name}, batches of {kafka_drivers.BATCH}", alone, "records/s"),
         Figure("send to a Kafka home, 500 per call", found[500], "messages/s"),
-        Figure("ratio", found[500] / alone, "", least=0.8),
+        Figure("ratio to the direct runs before and after it", ratios[500], "", least=0.8),
         Figure("send to a Kafka home, 1 per call, 64 connections", found[1], "calls/s"),
+        *costs,
     ]
 
 

@@ -5,58 +5,15 @@ import threading
 import time
 from abc import abstractmethod
 from collections.abc import Callable
-from itertools import count
-from typing import Protocol
 
 from common.contract import Code
 from common.kafka.base import KafkaProducer, OnResults, ProducerOptions
 from common.kafka.errors import KafkaFault
+from common.kafka.native import PendingBatch, payload_bytes
 from common.kafka.partition_counts import PartitionCounts
-from common.kafka.records import NO_OFFSET, OutgoingRecords, ProduceResults, refused
+from common.kafka.records import OutgoingRecords, ProduceResults, refused
 
 log = logging.getLogger("penstock.kafka")
-_OK = int(Code.OK)
-
-
-class HasOffset(Protocol):
-    offset: int
-
-
-class PendingBatch:
-    """One batch on its way. Callbacks may come from any thread, each record once."""
-
-    __slots__ = ("_all", "_codes", "_done", "_offsets", "_on_done", "_sentences")
-
-    def __init__(self, size: int, on_done: Callable[[ProduceResults], None]) -> None:
-        self._all = size - 1
-        self._codes = [_OK] * size
-        self._offsets = [NO_OFFSET] * size
-        self._sentences: dict[int, str] = {}
-        self._on_done = on_done
-        # Its step is one operation of the interpreter, so that the last callback is told without a lock.
-        self._done = count().__next__
-
-    def stored(self, index: int, offset: int) -> None:
-        self._offsets[index] = offset
-        if self._done() == self._all:
-            self._finish()
-
-    def refuse(self, index: int, code: int, sentence: str) -> None:
-        self._codes[index] = code
-        self._sentences[index] = sentence
-        if self._done() == self._all:
-            self._finish()
-
-    def stored_as(self, index: int, record: HasOffset) -> None:
-        self.stored(index, record.offset)
-
-    def failed(self, outcome: Callable[[BaseException], tuple[int, str]], index: int, fault: BaseException) -> None:
-        self.refuse(index, *outcome(fault))
-
-    def _finish(self) -> None:
-        # By index: callbacks of several partitions come in any order.
-        sentences = dict(sorted(self._sentences.items()))
-        self._on_done(ProduceResults(self._codes, self._offsets, sentences))
 
 
 class Outstanding:
@@ -108,7 +65,7 @@ class GatheringProducer(KafkaProducer):
         return self._counts.of(topic)
 
     def produce(self, records: OutgoingRecords, on_results: OnResults) -> None:
-        size, count = records.size_bytes(), len(records.topics)
+        size, count = payload_bytes(records), len(records.topics)
         if not count:
             on_results(ProduceResults([], [], {}))
             return

@@ -55,11 +55,6 @@ class OutgoingRecords(NamedTuple):
     values: Sequence[bytes | None]
     headers: Sequence[Headers]
 
-    def size_bytes(self) -> int:
-        """Payload of all records, without headers' names: what a producer counts against its memory."""
-        payload = sum(map(len, filter(None, self.keys))) + sum(map(len, filter(None, self.values)))
-        return payload + sum(len(value) for headers in self.headers for _, value in headers if value)
-
 
 class ProduceResults(NamedTuple):
     """Results of one batch, in the order of its records.

@@ -22,6 +22,7 @@ cdef class Destination:
     cdef public bint is_special       # its messages need more than the hot path does: rules, or a refusal
     cdef public bint is_doubled       # the topic is written to two sides: without a tap, the rare path does that
     cdef public object tap            # AppendTap that gets to know its messages; None: there is none
+    cdef public object lane           # KafkaLane that takes its messages; None: the engine's lanes do
     cdef public uint32_t checked_at   # generation of the configuration in which it was last checked; kept by its user
     cdef uint32_t sticky_append[LANE_COUNT]      # by lane: the append for which sticky_queue is valid
     cdef uint32_t sticky_queue[LANE_COUNT]       # by lane: the queue of messages without a key

@@ -20,7 +20,7 @@ class Destination:
 
     __slots__ = (
         "body_bytes_max", "buffered", "checked_at", "diverted", "durability", "grade", "homes", "id_window_ms", "ids",
-        "is_doubled", "is_special", "made_ms", "meter", "name", "next_queue", "queues", "sticky", "tap", "topic_id",
+        "is_doubled", "is_special", "lane", "made_ms", "meter", "name", "next_queue", "queues", "sticky", "tap", "topic_id",
     )  # fmt: skip
 
     def __init__(
@@ -40,6 +40,7 @@ class Destination:
         self.meter: Meter | None = None
         self.grade, self.is_special, self.is_doubled = 0, False, False
         self.tap: None = None  # native lanes alone have taps
+        self.lane: None = None  # native code alone sends to Kafka without values
         self.sticky: dict[int, tuple[int, int]] = {}  # index of the lane -> (its append, the queue)
 
     def id_at(self, group: int) -> int:

@@ -54,6 +54,16 @@ class ProduceRequest(NamedTuple):
     messages: list[ProducedMessage]
 
 
+class ProduceHead(NamedTuple):
+    """What precedes the messages. Attributes: message_count: of them; at: position of the first one."""
+
+    cluster: str
+    topics: list[str]
+    patience_ms: int
+    message_count: int
+    at: int
+
+
 class ProducedResult(NamedTuple):
     """The result of one message; `sentence` is empty where the code says all."""
 
@@ -79,11 +89,20 @@ def encode_produce(cluster: str, topics: Sequence[str], patience_ms: int, messag
     return PRODUCE_HEAD.pack(patience_ms, count, len(topics)) + b"".join(parts)
 
 
-def decode_produce(payload: bytes) -> ProduceRequest:
-    """Decode a request. Raises PayloadError."""
+def decode_produce_head(payload: bytes) -> ProduceHead:
+    """Decode the head of a request. Raises PayloadError."""
     try:
         patience_ms, count, topic_count = PRODUCE_HEAD.unpack_from(payload)
         names, at = _names(payload, PRODUCE_HEAD.size, 1 + topic_count)
+    except (struct.error, UnicodeDecodeError) as error:
+        raise PayloadError(f"PRODUCE: {len(payload)} bytes are cut off or damaged: {error}") from error
+    return ProduceHead(names[0], names[1:], patience_ms, count, at)
+
+
+def decode_produce(payload: bytes) -> ProduceRequest:
+    """Decode a request. Raises PayloadError."""
+    cluster, topics, patience_ms, count, at = decode_produce_head(payload)
+    try:
         messages, unpack = [], PRODUCE_MESSAGE.unpack_from
         for _ in range(count):
             topic, partition, size, flags = unpack(payload, at)
@@ -93,14 +112,14 @@ def decode_produce(payload: bytes) -> ProduceRequest:
                 assigned_id = payload[start : start + ID_SIZE]
                 start += ID_SIZE
             at = start + size
-            if topic >= topic_count:
-                raise PayloadError(f"PRODUCE: topic {topic} of {topic_count}")
+            if topic >= len(topics):
+                raise PayloadError(f"PRODUCE: topic {topic} of {len(topics)}")
             messages.append(ProducedMessage(topic, partition, assigned_id, payload[start:at]))
     except (struct.error, UnicodeDecodeError) as error:
         raise PayloadError(f"PRODUCE: {len(payload)} bytes are cut off or damaged: {error}") from error
     if at != len(payload):
         raise PayloadError(f"PRODUCE: {len(payload)} bytes where its messages take {at}")
-    return ProduceRequest(names[0], names[1:], patience_ms, messages)
+    return ProduceRequest(cluster, topics, patience_ms, messages)
 
 
 def _names(payload: bytes, at: int, count: int) -> tuple[list[str], int]:

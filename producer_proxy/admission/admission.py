@@ -37,6 +37,7 @@ class FittedDestination(Protocol):
     is_special: bool
     is_doubled: bool
     tap: Any
+    lane: Any
 
 
 class SendAdmission:
@@ -83,7 +84,7 @@ class SendAdmission:
             bool(topic.secondary),
             None,
         )  # the rare path puts the tap of today's pair
-        moves = topic.fence is not None or topic.home != ENGINE_HOME
+        moves = topic.fence is not None or (topic.home != ENGINE_HOME and destination.lane is None)
         destination.is_special = is_off or has_rules(topic) or moves
 
     def tick(self) -> None:

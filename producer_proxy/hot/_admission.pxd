@@ -4,6 +4,9 @@ from libc.stdint cimport int32_t, uint32_t, uint64_t
 from common.limits._meter cimport Meter
 
 
+cdef enum:
+    CODE_RATE_LIMITED = 200           # set by the proxy; not a code of the link
+
 cdef enum:                            # verdicts about a whole call
     ADMIT = 0
     LEAVE = 1                         # the rare path may hold or split the call

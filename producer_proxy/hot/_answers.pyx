@@ -11,6 +11,7 @@ from common.net._connection cimport Connection
 from common.net._frames cimport PROTOCOL_FRAMED
 from engine.link.constants cimport CODE_DUPLICATE, CODE_OK
 from producer_proxy.hot._bytes cimport put_be32, put_be64
+from producer_proxy.targets._kafka_lane cimport no_place
 
 cdef enum:
     ANSWER_BYTES = 128                # of one result, beside its id, sentence and reply
@@ -18,11 +19,11 @@ cdef enum:
 
 
 cdef int encode_results(Connection connection, int32_t seqid, uint32_t count, const Result* results, const unsigned char* ids,
-                        dict sentences, dict codes, int32_t retry_after_ms) except -1:
+                        dict sentences, dict told, dict codes, int32_t retry_after_ms) except -1:
     """The answer to a plain send.
 
     Args:
-        ids: bytes of the results' ids. sentences: by code. codes: counts by code, except of OK.
+        ids: bytes of the results' ids. sentences: by code. told: by index, in place of those; may be None. codes: counts by code, except of OK.
     """
     cdef const Result* r
     cdef uint32_t i
@@ -33,7 +34,7 @@ cdef int encode_results(Connection connection, int32_t seqid, uint32_t count, co
     for i in range(count):
         bound += 48 + results[i].id_size
         if results[i].code:
-            bound += 7 + len(<bytes>sentences.get(results[i].code, b""))
+            bound += 7 + len(sentence_of(i, results[i].code, sentences, told))
     start = connection.out_reserve(bound + head)
     out = put_head(start + head, seqid, count)
     for i in range(count):
@@ -46,7 +47,7 @@ cdef int encode_results(Connection connection, int32_t seqid, uint32_t count, co
         if r.code == CODE_OK or r.code == CODE_DUPLICATE:
             out = put_place(out, r.queue, r.offset)
         else:
-            out = put_error(out, r.code, retry_after_ms, sentences.get(r.code, b""))
+            out = put_error(out, r.code, retry_after_ms, sentence_of(i, r.code, sentences, told))
         out[0] = 0
         out += 1
     return finish(connection, start, out, head)
@@ -76,6 +77,11 @@ cdef int encode_result(Connection connection, int32_t seqid, int32_t code, bytes
     return finish(connection, start, out + 1, head)
 
 
+cdef bytes sentence_of(uint32_t index, int32_t code, dict sentences, dict told):
+    cdef object found = None if told is None else told.get(index)
+    return sentences.get(code, b"") if found is None else found
+
+
 cdef Py_ssize_t size_of(bytes text) except -1:
     return 0 if text is None else len(text)
 
@@ -99,6 +105,8 @@ cdef unsigned char* put_code(unsigned char* out, int32_t code) noexcept:
 cdef unsigned char* put_place(unsigned char* out, uint32_t queue, int64_t offset) noexcept:
     memcpy(out, b"\x08\x00\x03", 3)
     put_be32(out + 3, queue)
+    if offset == no_place():
+        return out + FIELD_HEAD
     memcpy(out + 7, b"\x0a\x00\x04", 3)
     put_be64(out + 10, offset)
     return out + 18

@@ -1,11 +1,11 @@
 # cython: language_level=3
 from libc.stdint cimport int32_t, int64_t, uint32_t
 
-from engine.client._append_request cimport Waiter
 from producer_proxy.hot._answers cimport Result
+from producer_proxy.targets._kafka_lane cimport ToldWaiter
 
 
-cdef class CallResults(Waiter):
+cdef class CallResults(ToldWaiter):
     # Invariants: results[0..count) are filled by set_id(), count <= results_cap; a result's id lies in
     # ids[0..ids_used), ids_used <= ids_cap.
     cdef int32_t seqid

@@ -5,9 +5,9 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
-from engine.client._append_request cimport Waiter
 from engine.link.constants cimport CODE_CLAIMED, CODE_DISK_FULL, CODE_OVERLOADED, CODE_TIMEOUT, CODE_UNAVAILABLE
 from producer_proxy.hot._answers cimport Result
+from producer_proxy.targets._kafka_lane cimport ToldWaiter
 
 cdef enum:
     IDS_MIN = 64
@@ -15,7 +15,7 @@ cdef enum:
 cdef const char* HEX = b"0123456789abcdef"
 
 
-cdef class CallResults(Waiter):
+cdef class CallResults(ToldWaiter):
     """The results of an open call; see the invariants in _call_results.pxd."""
 
     def __dealloc__(self):
@@ -31,7 +31,7 @@ cdef class CallResults(Waiter):
             self.ids = <unsigned char*>grow(NULL, IDS_MIN)
             self.ids_cap = IDS_MIN
         self.seqid, self.count, self.waiting, self.retry_after_ms = seqid, count, 0, retry_after_ms
-        self.ids_used = 0
+        self.ids_used, self.told = 0, None
         self.started_at, self.deadline = now, now + timeout_s
         return 0
 

@@ -11,6 +11,14 @@ cdef enum:
     MESSAGES_MAX = 1000
     LATENCY_BUCKETS = 16              # powers of two from 62.5 µs
 
+cdef enum CallDecision:               # result of examine() for the whole current call
+    GO_SLOW = 0                       # the rare path takes it
+    TAKE = 1                          # append its messages
+    ASK = 2                           # append its request
+    PASS_REPLY = 3                    # send its reply to the asker's proxy
+    GIVE = 5                          # give its messages to a Kafka cluster
+    REFUSE_ALL = 4                    # answer every message with front.refusal
+
 
 cdef class Front:
     cdef tuple lanes

@@ -22,34 +22,23 @@ from engine.client._destination cimport Destination
 from engine.client._lane cimport Lane
 from engine.client._lanes cimport NO_QUEUE, Lanes
 from engine.link.constants cimport ASSIGNED_ID_SIZE, CODE_OVERLOADED
-from producer_proxy.hot._admission cimport ADMIT, REFUSE
+from producer_proxy.hot._admission cimport ADMIT, CODE_RATE_LIMITED, REFUSE
 from producer_proxy.hot._admitted cimport AdmittedCredential
 from producer_proxy.hot._answers cimport encode_results
 from producer_proxy.hot._call_results cimport CallResults
-from producer_proxy.hot._front cimport MESSAGES_MAX, Front
+from producer_proxy.hot._front cimport ASK, GIVE, GO_SLOW, MESSAGES_MAX, PASS_REPLY, REFUSE_ALL, TAKE, Front
+from producer_proxy.hot._kafka_calls cimport conclude_kafka, give, is_rare_on_kafka, may_be_reserved
 from producer_proxy.hot._request_calls cimport HotRequest
 from producer_proxy.journal._tap cimport DualTap
 from producer_proxy.requests._clock cimport unix_ms
+from producer_proxy.targets._kafka_lane cimport KafkaLane
 
 from producer_proxy.buffer.fallback import patience_s
 
-cdef extern from "string.h" nogil:
-    void* memmem(const void* text, size_t size, const void* needle, size_t needle_size)
-
-cdef const char* RESERVED = b"penstock-"      # begins names of properties that a Kafka side refuses
 cdef enum:
-    RESERVED_SIZE = 9
     RARE_FLAGS = _walk.HAS_DELIVER_AT | _walk.HAS_DELAY | _walk.HAS_REPLY_TO
     BODY_BYTES_ANY = 16384000         # the topic's limit is checked after the topic's look-up
     RECORD_MORE = 96                  # maximum overhead per message in an append
-    CODE_RATE_LIMITED = 200           # set by the proxy; not a code of the link
-
-cdef enum CallDecision:               # result of examine() for the whole current call
-    GO_SLOW = 0                       # the rare path takes it
-    TAKE = 1                          # append its messages
-    ASK = 2                           # append its request
-    PASS_REPLY = 3                    # send its reply to the asker's proxy
-    REFUSE_ALL = 4                    # answer every message with front.refusal
 
 cdef struct CallTotals:               # over the messages of the current call
     size_t bytes
@@ -101,7 +90,7 @@ cdef class HotCall(CallResults):
         cdef Front front = self.front
         if self.connection.is_closed:
             return 0
-        encode_results(self.connection, self.seqid, self.count, self.results, self.ids, front.sentences, front.codes, self.retry_after_ms)
+        encode_results(self.connection, self.seqid, self.count, self.results, self.ids, front.sentences, self.told, front.codes, self.retry_after_ms)
         front.hot_calls += 1
         front.hot_messages += self.count
         return 0
@@ -140,6 +129,9 @@ cdef class HotConnection(Connection):
         decision = self.examine(frame, size)
         if decision == TAKE:
             self.take(<Lanes>self.front.call_lanes, frame, size)
+        elif decision == GIVE:
+            give(self.front, self.begin(self.timeout_s()), self.last, <KafkaLane>self.front.call_lanes, frame)
+            self.retry_slot = None
         elif decision == ASK:
             self.ask(<Lanes>self.front.call_lanes, frame)
         elif decision == REFUSE_ALL:
@@ -190,6 +182,10 @@ cdef class HotConnection(Connection):
             # The walker faults a call whose durability is not 0 to DURABILITY_MAX; a destination's is checked when it
             # is made.
             serving = front.lanes_by_class[call.durability if call.durability else destination.durability]
+            if destination.lane is not None:
+                if is_rare_on_kafka(destination, call, frame, m):
+                    return GO_SLOW
+                serving = <void*>destination.lane
             if lanes == NULL:
                 lanes = serving
             elif lanes != serving:
@@ -199,9 +195,11 @@ cdef class HotConnection(Connection):
             totals.is_buffered = totals.is_buffered or destination.buffered
             front.chosen[i] = <void*>destination
             totals.is_mixed = totals.is_mixed or front.chosen[0] != front.chosen[i]
-            if (<Lanes>lanes).only is None and not choose_queue(front, <Lanes>lanes, destination, frame, i, &totals):
+            if destination.lane is None and (<Lanes>lanes).only is None and not choose_queue(front, <Lanes>lanes, destination, frame, i, &totals):
                 return GO_SLOW
         front.call_lanes = lanes
+        if destination.lane is not None:
+            return conclude_kafka(front, <KafkaLane>lanes, admitted, totals.bytes, self.retry_slot)
         return conclude(front, <Lanes>lanes, admitted, &totals, self.retry_slot)
 
     cdef AdmittedCredential admitted(self, const unsigned char* credential, uint32_t size):
@@ -220,6 +218,10 @@ cdef class HotConnection(Connection):
             return None
         self.is_trusted = True
         return last
+
+    cdef double timeout_s(self) noexcept:
+        """The time of the current call."""
+        return self.front.call.timeout_ms / 1000.0 if self.front.call.timeout_ms > 0 else self.front.timeout_s
 
     cdef HotCall begin(self, double timeout_s):
         cdef HotCall call = self.call
@@ -272,10 +274,9 @@ cdef class HotConnection(Connection):
 
     cdef int reply(self, const unsigned char* frame) except -1:
         cdef Front front = self.front
-        cdef double timeout_s = front.call.timeout_ms / 1000.0 if front.call.timeout_ms > 0 else front.timeout_s
         front.hot_calls += 1
         front.hot_messages += 1
-        return front.request_calls.reply(self, self.last.reply_key, frame, &front.call, &front.messages[0], timeout_s)
+        return front.request_calls.reply(self, self.last.reply_key, frame, &front.call, &front.messages[0], self.timeout_s())
 
     cdef int take(self, Lanes lanes, const unsigned char* frame, Py_ssize_t size) except -1:
         cdef Front front = self.front
@@ -287,12 +288,11 @@ cdef class HotConnection(Connection):
         cdef uint32_t i, queue
         cdef uint64_t now_ms = unix_ms()
         cdef bint buffered = False, checked = False, bound
-        cdef double timeout_s = front.call.timeout_ms / 1000.0 if front.call.timeout_ms > 0 else front.timeout_s
         for i in range(front.call.message_count):
             destination = <Destination>front.chosen[i]
             buffered = buffered or destination.buffered
             checked = checked or (lanes.only is None and front.messages[i].flags & _walk.HAS_ID and destination.id_window_ms)
-        call = self.begin(patience_s(timeout_s) if buffered else timeout_s)
+        call = self.begin(patience_s(self.timeout_s()) if buffered else self.timeout_s())
         if buffered or checked:       # a message may be diverted, or its id may be claimed for another queue
             call.frame = frame[:size]
         if lane is not None:
@@ -343,7 +343,7 @@ cdef inline bint is_rare_dual(Destination destination, const _walk.SendCall* cal
                               const _walk.Message* m) noexcept:
     """Whether a message of a topic with two sides needs the rare path: until that has put a tap, and for what is refused."""
     return destination.tap is None or (<DualTap>destination.tap).is_closed or call.reply_wait_ms > 0 or (
-        m.flags & _walk.HAS_PROPERTIES != 0 and memmem(frame + m.start, m.size, RESERVED, RESERVED_SIZE) != NULL
+        m.flags & _walk.HAS_PROPERTIES != 0 and may_be_reserved(frame, m)
     )
 
 

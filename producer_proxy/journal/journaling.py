@@ -25,7 +25,8 @@ from producer_proxy.journal.repair import Repairer
 from producer_proxy.journal.sides import Sides
 from producer_proxy.targets.base import ResolveError, SendTarget
 from producer_proxy.targets.dual import DualTarget
-from producer_proxy.targets.topics import Targets, TopicView
+from producer_proxy.targets.topic_view import TopicView
+from producer_proxy.targets.topics import Targets
 
 limited = LimitedLog(logging.getLogger("penstock.producer_proxy.journal"))
 

@@ -6,7 +6,7 @@ from typing import Any
 from common.config.definitions import TopicDefinition
 from common.config.text_values import ENGINE_HOME
 from producer_proxy.targets.base import SendTarget
-from producer_proxy.targets.topics import TopicView
+from producer_proxy.targets.topic_view import TopicView
 
 
 class Sides:

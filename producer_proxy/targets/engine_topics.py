@@ -17,7 +17,7 @@ from engine.client.brokers import Broker, Brokers
 from engine.client.durability import number_of
 from engine.link import layout
 from producer_proxy.targets.base import ResolveError
-from producer_proxy.targets.topics import TopicView
+from producer_proxy.targets.topic_view import TopicView
 
 RESOLVE_TIMEOUT_S = 3.0
 SILENT_S = 1.0
@@ -248,7 +248,8 @@ def _destination(
 def _fits(destination: Destination, topic: TopicDefinition) -> bool:
     """Whether the destination agrees with the definition. The broker may have more queues: they are only ever added."""
     return (
-        ENGINE_HOME in (topic.home, topic.secondary)
+        destination.lane is None
+        and ENGINE_HOME in (topic.home, topic.secondary)
         and destination.made_ms == topic.made_ms
         and destination.queues >= topic.queues
         and destination.durability == number_of(topic.durability)

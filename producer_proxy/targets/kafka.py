@@ -30,6 +30,8 @@ from producer_proxy.targets.base import (
     ToldOutcome,
 )
 from producer_proxy.targets.kafka_copies import stored_copies
+from producer_proxy.targets.kafka_hot import KafkaHotTopics
+from producer_proxy.targets.native import KafkaLane
 
 PATIENCE_S = 3.0
 """Time in which the bridge hands a message to Kafka's client; after it the message is UNAVAILABLE."""
@@ -38,7 +40,7 @@ OVERDUE_S = PATIENCE_S + 1.0
 """Age of a request without an answer from which on no other one is sent to the cluster."""
 SILENT_S = 40.0
 """Age at which the bridge itself must hang, since Kafka's client gives every record its result in 30 s."""
-LOOK_S = 0.25
+LOOK_S = 0.05
 UNANSWERED_BYTES_MAX = 32 << 20
 REQUEST_BYTES_MAX = 4 << 20
 ON_DISK = frozenset((Durability.FSYNC, Durability.REPLICATED_FSYNC))
@@ -46,6 +48,8 @@ SETTLED_S = 35.0
 """The bridge's patience, the 30 s of Kafka's client, and a margin."""
 AWAY = "the Kafka bridge cannot be reached; nothing was stored"
 NO_BRIDGE = "this proxy has no Kafka bridge: start it with --kafka-bridge; nothing was stored"
+LANE_OPEN, LANE_FULL, LANE_AWAY = 0, 1, 2
+"""As in _kafka_lane.pxd."""
 LOST = "the link to the Kafka bridge broke; the message may be stored, send again with the same id"
 
 
@@ -75,6 +79,9 @@ class OpenProduce:
             on_outcomes(outcomes[at : at + count])
             at += count
 
+    def expire(self, now: float) -> None:
+        """Nothing: the greenlets of the calls wait no longer than they may."""
+
     def settle_all(self, code: int, sentence: str) -> None:
         self.settle(refused(sum(count for count, _ in self.parts), code, sentence))
 
@@ -84,21 +91,26 @@ class KafkaTarget(SendTarget):
 
     Args:
         link: to the bridge, shared by all clusters; None: this proxy has no bridge.
+        hot: makes topics known to the hot path, which then gives whole calls to `lane`; None: every call is rare.
     """
 
     settled_after_s = SETTLED_S
     takes_encoded = True
 
-    def __init__(self, cluster: str, link: RpcClient | None) -> None:
+    def __init__(self, cluster: str, link: RpcClient | None, hot: KafkaHotTopics | None = None) -> None:
         self.cluster, self.name, self._link = cluster, f"kafka:{cluster}", link
+        self._hot = hot
+        self.lane: Any = KafkaLane(self, PATIENCE_MS, LOST) if KafkaLane is not None and hot is not None else None
         self._waiting: list[tuple[Sequence[MessageSlice], OnOutcomes]] = []
-        self._open: dict[int, OpenProduce] = {}
+        self._open: dict[int, Any] = {}  # OpenProduce, or the lane's HotProduce
         self._last = self.unanswered_bytes = 0
         self._looking: Any = None
 
     def resolve(
         self, definitions: Mapping[str, TopicDefinition], generation: int, application: str
     ) -> dict[str, KafkaDestination]:
+        if self._hot is not None and self.lane is not None:
+            self._hot.learn(self.name, self.lane, definitions, generation)
         return {
             name: KafkaDestination(name, each.queues, number_of(each.durability), GRADES.index(each.grade))
             for name, each in definitions.items()
@@ -122,6 +134,21 @@ class KafkaTarget(SendTarget):
 
     def admits(self, durability: int, destination: Any, key: bytes | int | None, taken: int, asked: int) -> bool:
         return not self.up or self.unanswered_bytes < UNANSWERED_BYTES_MAX
+
+    def state(self) -> int:
+        """For the lane: whether it may take a call now."""
+        if self._fault():
+            return LANE_AWAY
+        return LANE_OPEN if self.unanswered_bytes < UNANSWERED_BYTES_MAX else LANE_FULL
+
+    def flush_soon(self) -> None:
+        """For the lane: send what it has at the end of this turn."""
+        gevent.get_hub().loop.run_callback(self._flush_lane)
+
+    def _flush_lane(self) -> None:
+        if self.lane is not None and not self.lane.is_empty:
+            payload, request = self.lane.take(self.cluster)
+            self._post(payload, request, request.read)
 
     def submit(self, durability: int, messages: Sequence[MessageSlice], on_outcomes: OnOutcomes) -> bool:
         if fault := self._fault():
@@ -157,11 +184,12 @@ class KafkaTarget(SendTarget):
 
     @property
     def idle(self) -> bool:
-        return not self._waiting and not self._open
+        return not self._waiting and not self._open and (self.lane is None or self.lane.is_empty)
 
     def sent_mark(self) -> float:
         """The number of the newest request, once all that was submitted is in one."""
         self._flush()
+        self._flush_lane()
         return self._last
 
     def is_sent(self, mark: float) -> bool:
@@ -173,6 +201,7 @@ class KafkaTarget(SendTarget):
 
     def close(self) -> None:
         """Open messages get TIMEOUT; the link is its owner's."""
+        self._flush_lane()
         self._settle_open(lambda each: True, "this proxy stops; the message may be stored")
         if self._looking is not None:
             self._looking.stop()
@@ -218,7 +247,7 @@ class KafkaTarget(SendTarget):
         payload = encode_produce(self.cluster, list(topics), PATIENCE_MS, messages)
         self._post(payload, request, lambda code, answer: _outcomes(code, answer, len(messages)))
 
-    def _post(self, payload: bytes, request: OpenProduce, read: Callable[[int, bytes], Sequence[ToldOutcome]]) -> None:
+    def _post(self, payload: bytes, request: Any, read: Callable[[int, bytes], Any]) -> None:
         self._last = number = self._last + 1
         size = request.size
 
@@ -249,6 +278,8 @@ class KafkaTarget(SendTarget):
     def _look(self) -> None:
         """Give TIMEOUT to overdue requests; open another link when the bridge has been silent for too long."""
         now = time.monotonic()
+        for each in self._open.values():
+            each.expire(now)
         self._settle_open(
             lambda each: now - each.started > OVERDUE_S,
             f"Kafka cluster {self.cluster} did not answer in time; the message may be stored",
@@ -259,7 +290,7 @@ class KafkaTarget(SendTarget):
         elif now - oldest.started > SILENT_S and self._link is not None:
             self._link.reconnect("the Kafka bridge does not answer")
 
-    def _settle_open(self, wanted: Callable[[OpenProduce], bool], sentence: str) -> None:
+    def _settle_open(self, wanted: Callable[[Any], bool], sentence: str) -> None:
         for each in list(self._open.values()):
             if not each.is_settled and wanted(each):
                 each.settle_all(Code.TIMEOUT, sentence)

@@ -7,6 +7,7 @@ from engine.client.dial import Hello
 from engine.client.rpc import RpcClient
 from engine.link.proof import KAFKA_BRIDGE_ROLE
 from producer_proxy.targets.kafka import KafkaTarget
+from producer_proxy.targets.kafka_hot import KafkaHotTopics
 
 FIRST_LINK_S = 1.0
 
@@ -23,6 +24,11 @@ class KafkaHomes:
         self._link: RpcClient | None = None
         self._waited_until = 0.0  # monotonic
         self._targets: dict[str, KafkaTarget] = {}
+        self._hot: KafkaHotTopics | None = None
+
+    def serve_hot(self, hot: KafkaHotTopics) -> None:
+        """Make topics known to a hot path. To be called before the first target is made."""
+        self._hot = hot
 
     def of(self, cluster: str, waits: bool = True) -> KafkaTarget:
         """The target of a cluster.
@@ -34,7 +40,7 @@ class KafkaHomes:
             self._open_link(self._bridge, waits)
         found = self._targets.get(cluster)
         if found is None:
-            found = self._targets[cluster] = KafkaTarget(cluster, self._link)
+            found = self._targets[cluster] = KafkaTarget(cluster, self._link, self._hot)
         return found
 
     @property

@@ -12,17 +12,7 @@ from producer_proxy.admission.fences import Fences
 from producer_proxy.targets.base import ResolveError, SendTarget
 from producer_proxy.targets.kafka_homes import KafkaHomes
 from producer_proxy.targets.sent import MarkingTarget
-
-
-class TopicView(Protocol):
-    """The part of the ConfigView that this module uses."""
-
-    @property
-    def generation(self) -> int: ...
-
-    def topic(self, name: str) -> TopicDefinition | None: ...
-
-    def topic_was_deleted(self, name: str) -> bool: ...
+from producer_proxy.targets.topic_view import TopicView
 
 
 class TopicRoute(NamedTuple):

@@ -5,10 +5,9 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka import Producer as Library
 
 from common.contract import Code
@@ -17,7 +16,8 @@ from common.kafka.connection import KafkaConnection
 from common.kafka.errors import ProducerFenced, TransactionAborted
 from common.kafka.librdkafka.faults import described, fault_of, outcome_of, translated
 from common.kafka.librdkafka.options import common_options, opened
-from common.kafka.pending import GatheringProducer, PendingBatch
+from common.kafka.native import PendingBatch, send_each
+from common.kafka.pending import GatheringProducer
 from common.kafka.records import OutgoingRecords, Partition
 
 log = logging.getLogger("penstock.kafka")
@@ -78,21 +78,19 @@ class LibrdkafkaProducer(GatheringProducer):
 
     def _send(self, records: OutgoingRecords, pending: PendingBatch) -> None:
         unknown = self._unknown_topics(records)
-        send, report = self._client.produce, partial(_report, pending.stored, pending.refuse)
-        for index, (topic, partition, timestamp, key, value, headers) in enumerate(zip(*records, strict=True)):
-            if unknown and topic in unknown:
-                pending.refuse(index, int(Code.UNAVAILABLE), unknown[topic])
-                continue
-            if not timestamp:
-                pending.refuse(index, int(Code.INVALID), "a timestamp of 0, which confluent-kafka would take as now")
-                continue
-            try:
-                # By position, which is cheaper; the callback's place is on_delivery's.
-                send(topic, value, key, partition, partial(report, index), None, timestamp, headers or None)
-            except BufferError:
+        skipped: dict[int, tuple[int, str]] = {}
+        if unknown or 0 in records.timestamps:
+            skipped = dict(_unsendable(records, unknown))
+
+        def on_fault(index: int, fault: Exception) -> None:
+            if isinstance(fault, BufferError):
                 pending.refuse(index, int(Code.OVERLOADED), f'kafka "{self._cluster}": too much waits for Kafka')
-            except KafkaException as fault:
+            elif isinstance(fault, KafkaException):
                 pending.refuse(index, *outcome_of(fault.args[0]))
+            else:
+                raise fault
+
+        send_each(self._client.produce, records, pending, skipped, outcome_of, on_fault)
 
     def flush(self, timeout_s: float) -> bool:
         ends = time.monotonic() + timeout_s
@@ -145,11 +143,13 @@ class LibrdkafkaProducer(GatheringProducer):
         self._thread.join()
 
 
-def _report(stored: Any, refuse: Any, index: int, error: KafkaError | None, message: Any) -> None:
-    if error is None:
-        stored(index, message.offset())
-    else:
-        refuse(index, *outcome_of(error))
+def _unsendable(records: OutgoingRecords, unknown: Mapping[str, str]) -> Iterator[tuple[int, tuple[int, str]]]:
+    """Results of records that the library would not send, or not as they are, by index."""
+    for index, (topic, timestamp) in enumerate(zip(records.topics, records.timestamps, strict=True)):
+        if topic in unknown:
+            yield index, (int(Code.UNAVAILABLE), unknown[topic])
+        elif not timestamp:
+            yield index, (int(Code.INVALID), "a timestamp of 0, which confluent-kafka would take as now")
 
 
 def _library_options(options: ProducerOptions) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from common.contract import Code
 from common.kafka.base import METADATA_AGE_S, ProducerOptions
 from common.kafka.connection import KafkaConnection
 from common.kafka.errors import ProducerFenced, TransactionAborted
-from common.kafka.pending import GatheringProducer, PendingBatch
+from common.kafka.native import PendingBatch
+from common.kafka.pending import GatheringProducer
 from common.kafka.python_client.admin import PythonAdmin
 from common.kafka.python_client.faults import described, fault_of, outcome_after_send, outcome_of_send, translated
 from common.kafka.python_client.mended import fatal_error, force_close, recover_from_failed_batches

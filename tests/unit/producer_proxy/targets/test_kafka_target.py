@@ -270,3 +270,33 @@ def test_a_topic_that_is_made_again_with_a_home_in_kafka_leaves_the_engine(desk)
     wait_until(lambda: desk.view.topic("orders").kafka_cluster == "main")
     assert codes(desk.send(Message(topic="orders"))) == [Code.OK]
     assert len(desk.kafka.records("orders")) == 1
+
+
+def test_calls_to_one_cluster_take_the_hot_path_and_what_it_cannot_say_the_rare_one(desk):
+    def hot_calls() -> int:
+        return desk.proxy.front.hot_calls if desk.proxy.front is not None else 0
+
+    assert codes(desk.send(Message(topic="k"))) == [Code.OK]
+    before = hot_calls()
+    for number in range(3):
+        (result,) = desk.send(Message(topic="k", key="a", body=b"%d" % number, properties={"a": "b"}))
+        assert (result.code, result.queue, result.offset) == (Code.OK, queue_of(b"a", PARTITIONS), None)
+    assert hot_calls() - before == (3 if desk.proxy.front is not None else 0)
+    desk.kafka.refusal = (int(Code.TOO_LARGE), "kafka topic k: larger than max.message.bytes")
+    found = desk.send(Message(topic="k"), Message(topic="k", id="own"))
+    assert [each.error for each in found] == ["kafka topic k: larger than max.message.bytes"] * 2
+    assert (found[1].id, len(found[0].id)) == ("own", 32)
+    desk.kafka.refusal, before = None, hot_calls()
+    for message in (Message(topic="k.safe"), Message(topic="k", properties={"penstock-x": "y"}), Message(topic="gone")):
+        desk.send(message)
+    assert hot_calls() == before
+
+
+def test_a_topic_that_is_fenced_or_gets_another_home_leaves_the_hot_path_to_kafka(desk):
+    assert codes(desk.send(Message(topic="k"))) == [Code.OK]
+    version = desk.config.get("topic", "k").version
+    desk.config.put("topic", "k", TopicDefinition("k").to_value(), version)
+    wait_until(lambda: desk.view.topic("k").kafka_cluster is None)
+    assert codes(desk.send(Message(topic="k"))) == [Code.OK]
+    assert codes(desk.send(Message(topic="k"))) == [Code.OK]
+    assert len(desk.kafka.records("k")) == 1 and "k" in desk.engine.topics
