@@ -113,7 +113,7 @@ class ProducerProxy:
 
     def _make_admission(self) -> SendAdmission:
         queries = EngineQueries(self.brokers, self._known)
-        lags = TopicLags(queries.lags, lambda topic: self._known.get(topic.encode()) is not None, self._on_lag)
+        lags = TopicLags(queries.lags, self._is_at_engine, self._on_lag)
         return SendAdmission(self._view, queries.lend, lambda: self.brokers.queue_limits, lags)
 
     def _make_kafka_topics(self, kafka: KafkaHomes | None) -> KafkaHotTopics:
@@ -166,6 +166,11 @@ class ProducerProxy:
             self.front.follow(self._view.generation, self.admission.own, takes_replies)
         self._sent.follow()  # last: from here on nothing is sent by the configuration of before
         self._copied.follow()
+
+    def _is_at_engine(self, topic: str) -> bool:
+        """Whether the topic is in use and its messages go to the engine."""
+        destination = self._known.get(topic.encode())
+        return destination is not None and destination.lane is None
 
     def _on_lag(self, topic: str) -> None:
         """Called when the topic's lag breaker has opened or closed."""

@@ -2,9 +2,9 @@
 
 Question: what do senders, Kafka and the engine see while a topic moves? A plan with the recipe mirror over one topic of 4
 partitions: start, verify, cut, with senders at a fixed rate all the time. Each tenth of a second: answers by
-code, records in Kafka (a reader that sees what is committed counts them). SVG files: rates, messages that Kafka lacks (those of after the
-cut, until a copy back begins with `migrate soak`), answers that are not OK, and the commands. Senders do not retry, so that
-a fence is visible. Not drawn yet: messages in the engine.
+code, records in Kafka (a reader that sees what is committed counts them), messages in the engine (by the bounds of its
+queues). SVG files: rates, messages that a side lacks (Kafka: those of after the cut, until a copy back begins with `migrate
+soak`), answers that are not OK, and the commands. Senders do not retry, so that a fence is visible.
 """
 
 import argparse
@@ -23,6 +23,9 @@ from common.contract import Code
 from common.kafka.base import ReaderOptions
 from common.kafka.drivers import open_driver
 from common.kafka.records import Partition
+from common.names import split_stored_name
+from engine.client.admin import AdminClient
+from engine.client.lookup import bounds
 from migration.drawing import Span, lines, time_line
 
 TOPIC, PARTITIONS, THREADS = "orders-0", 4, 8
@@ -32,18 +35,19 @@ PLAN = f"name: {PLAN_NAME}\nrecipe: mirror\ncluster: {CLUSTER}\ntopics: [{TOPIC}
 STEPS = ("start", "verify", "cut")
 
 
-class KafkaCount(NamedTuple):
+class SideCounts(NamedTuple):
     """Counts so far at a monotonic time."""
 
     at_s: float
     kafka: int
+    engine: int
 
 
 class CutWatch:
-    """Counts what Kafka has, in a thread, until `stop()`."""
+    """Counts what both sides have, in a thread, until `stop()`."""
 
     def __init__(self, desk: KafkaDesk) -> None:
-        self.samples: list[KafkaCount] = []
+        self.samples: list[SideCounts] = []
         self._desk, self._stopping = desk, threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -55,13 +59,24 @@ class CutWatch:
     def _run(self) -> None:
         partitions = [Partition(TOPIC, number) for number in range(PARTITIONS)]
         in_kafka, due = 0, time.monotonic()
-        with closing(open_driver().reader(self._desk.connection, ReaderOptions())) as reader:
+        place, key = self._desk.instance.facts["engine"], (self._desk.data / "admin.key").read_bytes()
+        with (
+            closing(open_driver().reader(self._desk.connection, ReaderOptions())) as reader,
+            AdminClient((place["host"], place["port"]), key) as link,
+        ):
             reader.assign(dict.fromkeys(partitions, 0))
             while not self._stopping.is_set():
                 due += SAMPLE_S
                 while (left_s := due - time.monotonic()) > 0:
                     in_kafka += sum(len(each.offsets) for each in reader.poll(left_s))
-                self.samples.append(KafkaCount(time.monotonic(), in_kafka))
+                self.samples.append(SideCounts(time.monotonic(), in_kafka, _in_engine(link)))
+
+
+def _in_engine(link: AdminClient) -> int:
+    """Messages of the topic; 0 before its first one."""
+    found = [each["name"] for each in link.ask("topics", prefix=TOPIC, limit=10)["topics"]]
+    names = [name for name in found if split_stored_name(name)[0] == TOPIC]
+    return sum(end for name in names for _, end in bounds(link, name).values())
 
 
 def measure(rate: int) -> dict[str, str]:
@@ -93,7 +108,7 @@ def measure(rate: int) -> dict[str, str]:
     return drawn(watch.samples, load, spans)
 
 
-def drawn(samples: list[KafkaCount], load: PacedLoad, spans: list[tuple[str, float, float]]) -> dict[str, str]:
+def drawn(samples: list[SideCounts], load: PacedLoad, spans: list[tuple[str, float, float]]) -> dict[str, str]:
     """The plots, over seconds since the first sample."""
     began = samples[0].at_s
     times = [each.at_s - began for each in samples]
@@ -101,20 +116,23 @@ def drawn(samples: list[KafkaCount], load: PacedLoad, spans: list[tuple[str, flo
     stored = _counts([at for at, code in calls if code in STORED], samples)
     fenced = _counts([at for at, code in calls if code == Code.FENCED], samples)
     others = _counts([at for at, code in calls if code not in STORED and code != Code.FENCED], samples)
-    kafka = [float(each.kafka) for each in samples]
-    lacks = {"Kafka lacks": [max(0.0, ok - there) for ok, there in zip(stored, kafka, strict=True)]}
-    rates = {"answered OK": stored, "into Kafka": kafka}
+    kafka, engine = [float(each.kafka) for each in samples], [float(each.engine) for each in samples]
+    lacks = {
+        f"{name} lacks": [max(0.0, ok - there) for ok, there in zip(stored, counts, strict=True)]
+        for name, counts in (("Kafka", kafka), ("engine", engine))
+    }
+    rates = {"answered OK": stored, "into Kafka": kafka, "into the engine": engine}
     errors = {"FENCED": fenced, "other codes": others}
     bars = [Span(name, int(1000 * (first - began)), int(1000 * (last - began))) for name, first, last in spans]
     return {
-        "rates": lines("Senders and Kafka", "messages per second", times, _rates(rates, times)),
-        "lag": lines("Messages that were answered OK and are not in Kafka", "messages", times, lacks),
+        "rates": lines("Senders, Kafka and the engine", "messages per second", times, _rates(rates, times)),
+        "lag": lines("Messages that were answered OK and that a side lacks", "messages", times, lacks),
         "errors": lines("Answers that are not OK", "per second", times, _rates(errors, times)),
         "steps": time_line("Commands of the plan", bars),
     }
 
 
-def _counts(at_s: list[float], samples: list[KafkaCount]) -> list[float]:
+def _counts(at_s: list[float], samples: list[SideCounts]) -> list[float]:
     """For each sample, the number of these ascending times that lie before it."""
     counts, number = [], 0
     for sample in samples:

@@ -61,7 +61,7 @@ class KafkaClusterDefinition(Definition):
         "auto",
         OneOf("", DRIVERS),
         "Use this client library.",
-        more="`auto` takes confluent-kafka where it is installed, else kafka-python.",
+        more="`auto` takes confluent-kafka where it is installed, else kafka-python; with both, kafka-python reads partitions.",
     )
 
     def check_together(self, checks: Checks) -> None:

@@ -3,7 +3,7 @@
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from common.contract import Code, Message, encode_struct
@@ -15,6 +15,7 @@ from kafka_bridge import batch as reference
 from kafka_bridge import native
 from tests.unit.kafka_bridge.test_mapping import messages
 
+patient = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 FORMS = [reference, native] if native.NATIVE else [reference]
 TOPICS = ["orders", "pay", "gone"]
 reserved = st.just(Message(topic="t", id="a", properties={"penstock-x": "1"}))
@@ -52,6 +53,7 @@ def told(form, payload, code=0):
     return plain, answer, batch.counts, batch.cluster, batch.patience_ms, batch.size
 
 
+@patient
 @given(st.lists(sent, max_size=8), st.sampled_from((0, 0, int(Code.TOO_LARGE))))
 def test_both_forms_make_the_same_records_and_answers(wanted, code):
     payload = encode_produce("main", TOPICS, 3000, wanted)
@@ -60,6 +62,7 @@ def test_both_forms_make_the_same_records_and_answers(wanted, code):
     assert len(decode_produced(found[0][1], len(wanted))) == len(wanted)
 
 
+@patient
 @given(st.lists(sent, min_size=1, max_size=4), st.data())
 def test_damaged_bytes_are_told_alike_and_raise_nothing_else(wanted, data):
     payload = bytearray(encode_produce("main", TOPICS, 3000, wanted))

@@ -85,15 +85,15 @@ def end_of_transaction(base: int, producer: int, is_commit: bool) -> WrittenBatc
     return WrittenBatch(base, [marker], 0, attributes=TRANSACTIONAL | CONTROL, producer=producer)
 
 
-some_bytes = st.binary(max_size=40)
+some_bytes = st.binary(max_size=20)
 names = some_bytes | st.text(max_size=5).map(lambda name: name.encode("utf-8", "replace"))
 written_records = st.builds(
     WrittenRecord,
     st.just(0),
     st.integers(0, 300) | st.integers(-(1 << 40), 1 << 40),
     st.none() | some_bytes,
-    st.none() | st.binary(max_size=300),
-    st.lists(st.tuples(names, st.none() | some_bytes), max_size=4),
+    st.none() | st.binary(max_size=100),
+    st.lists(st.tuples(names, st.none() | some_bytes), max_size=3),
 )
 
 
@@ -101,9 +101,9 @@ written_records = st.builds(
 def written_batches(draw: st.DrawFn) -> list[WrittenBatch]:
     """Batches of one partition, with the holes of compaction within and between them."""
     base, batches = draw(st.integers(0, 1 << 40)), []
-    for _ in range(draw(st.integers(0, 4))):
+    for _ in range(draw(st.integers(0, 3))):
         delta, records = draw(st.integers(0, 3)), []
-        for each in draw(st.lists(written_records, max_size=5)):
+        for each in draw(st.lists(written_records, max_size=3)):
             records.append(each._replace(delta=delta))
             delta += draw(st.integers(1, 3))
         batches.append(
