@@ -29,6 +29,7 @@ from common.kafka.base import ClusterAdmin, KafkaDriver, NewKafkaTopic, Producer
 from common.kafka.connection import KafkaConnection
 from common.kafka.drivers import installed, open_driver
 from common.kafka.records import OutgoingRecords, Partition, ProduceResults
+from common.keyhash import queue_of
 
 SIZES = (128, 2048)
 PARTITIONS = 8
@@ -62,10 +63,13 @@ def measured(count: int, work: Callable[[], None]) -> DriverCost:
     return DriverCost(used / count * 1e6, count / passed)
 
 
-def produce(driver: KafkaDriver, connection: KafkaConnection, topic: str, size: int, count: int) -> DriverCost:
+def produce(
+    driver: KafkaDriver, connection: KafkaConnection, topic: str, size: int, count: int, keys: int = 0
+) -> DriverCost:
+    """Args: keys: distinct keys of each batch, which go to their partitions; 0: each batch goes to one partition."""
     producer = driver.producer(connection, ProducerOptions(pending_bytes_max=1 << 30))
     producer.partitions(topic)
-    batches = [_batch(topic, number, size) for number in range(PARTITIONS)]
+    batches = [_batch(topic, number, size, keys) for number in range(PARTITIONS)]
     room, wrong = threading.Semaphore(BATCHES_WAITING), []
 
     def on_results(results: ProduceResults) -> None:
@@ -88,11 +92,12 @@ def produce(driver: KafkaDriver, connection: KafkaConnection, topic: str, size: 
     return cost
 
 
-def _batch(topic: str, partition: int, size: int) -> OutgoingRecords:
+def _batch(topic: str, partition: int, size: int, distinct: int) -> OutgoingRecords:
     headers = [[("penstock-id", os.urandom(16).hex().encode()), ("penstock-tag", b"bench")] for _ in range(BATCH)]
-    keys: list[bytes | None] = [b"key-%d" % number for number in range(BATCH)]
+    keys = [b"key-%d" % (number % (distinct or BATCH)) for number in range(BATCH)]
+    partitions = [queue_of(key, PARTITIONS) for key in keys] if distinct else [partition] * BATCH
     values: list[bytes | None] = [os.urandom(size) for _ in range(BATCH)]
-    return OutgoingRecords([topic] * BATCH, [partition] * BATCH, [NOW] * BATCH, keys, values, headers)
+    return OutgoingRecords([topic] * BATCH, partitions, [NOW] * BATCH, keys, values, headers)
 
 
 def consume(driver: KafkaDriver, connection: KafkaConnection, topic: str, count: int) -> DriverCost:
