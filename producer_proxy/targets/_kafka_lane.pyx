@@ -21,6 +21,7 @@ cdef enum:
     RESULT_SIZE = 16
     HAS_ID = 1
     ROOM_MIN = 65536
+    REQUEST_BYTES = 1 << 22           # from which on further calls go into another request
     ROOM_KEPT = 1 << 22
 
 cdef class ToldWaiter(Waiter):
@@ -112,7 +113,7 @@ cdef class KafkaLane:
     """
     Args:
         target: the KafkaTarget: its `state` is asked for each call, `flush_soon` called with the first message of a
-            turn.
+            turn, `flush_lane` when enough waits for a request.
         patience_ms: for the bridge. lost: the sentence of TIMEOUT when the link breaks.
     """
 
@@ -137,6 +138,8 @@ cdef class KafkaLane:
 
     cdef int join(self, ToldWaiter waiter, uint32_t count) except -1:
         """Enter a call, whose `count` messages are then added."""
+        if self.used >= REQUEST_BYTES:
+            self.target.flush_lane()
         if not self.waiters:
             self.target.flush_soon()
         waiter.told, waiter.told_count, waiter.expired = None, count, False

@@ -143,9 +143,10 @@ class KafkaTarget(SendTarget):
 
     def flush_soon(self) -> None:
         """For the lane: send what it has at the end of this turn."""
-        gevent.get_hub().loop.run_callback(self._flush_lane)
+        gevent.get_hub().loop.run_callback(self.flush_lane)
 
-    def _flush_lane(self) -> None:
+    def flush_lane(self) -> None:
+        """Send what the lane has."""
         if self.lane is not None and not self.lane.is_empty:
             payload, request = self.lane.take(self.cluster)
             self._post(payload, request, request.read)
@@ -189,7 +190,7 @@ class KafkaTarget(SendTarget):
     def sent_mark(self) -> float:
         """The number of the newest request, once all that was submitted is in one."""
         self._flush()
-        self._flush_lane()
+        self.flush_lane()
         return self._last
 
     def is_sent(self, mark: float) -> bool:
@@ -201,7 +202,7 @@ class KafkaTarget(SendTarget):
 
     def close(self) -> None:
         """Open messages get TIMEOUT; the link is its owner's."""
-        self._flush_lane()
+        self.flush_lane()
         self._settle_open(lambda each: True, "this proxy stops; the message may be stored")
         if self._looking is not None:
             self._looking.stop()
@@ -278,7 +279,7 @@ class KafkaTarget(SendTarget):
     def _look(self) -> None:
         """Give TIMEOUT to overdue requests; open another link when the bridge has been silent for too long."""
         now = time.monotonic()
-        for each in self._open.values():
+        for each in list(self._open.values()):
             each.expire(now)
         self._settle_open(
             lambda each: now - each.started > OVERDUE_S,

@@ -250,6 +250,15 @@ def test_many_calls_of_one_turn_are_sent_together_in_order_of_each(desk):
         assert stored == [b"%d" % i for i in range(50)]
 
 
+def test_large_calls_of_one_turn_are_sent_in_several_requests(desk):
+    assert codes(desk.send(Message(topic="k"))) == [Code.OK]
+    clients = [Client(desk.proxy.server.ports[0]) for _ in range(4)]
+    large = request(Message(topic="k", body=bytes(3 << 20)), credential=desk.fixed, timeout_ms=20_000)
+    assert Pool(4).map(lambda client: codes(client.call(large)), clients) == [[Code.OK]] * 4
+    assert sorted(len(each.value) for each in desk.kafka.records("k")) == [0] + [3 << 20] * 4
+    assert desk.target.idle and desk.target.unanswered_bytes == 0
+
+
 def test_without_a_bridge_topics_of_kafka_are_unavailable_and_the_option_is_named(make):
     desk = make(has_bridge=False)
     (result,) = desk.send(Message(topic="k"))
