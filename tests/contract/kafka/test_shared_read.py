@@ -152,6 +152,7 @@ def test_no_more_is_read_than_the_group_may_leave_unacknowledged(desk):
     of.fill(MESSAGES_MAX + 500)
     of.bridge()
     of.wait_stored(MESSAGES_MAX)
+    until(lambda: of.committed() == MESSAGES_MAX, "the commits", WAIT_S)  # they follow what is stored
     pieces = of.pull(100)
     leased = sum(each.count for each in pieces)
     for _ in range(3):

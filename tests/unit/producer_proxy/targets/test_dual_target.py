@@ -97,7 +97,7 @@ def test_a_topic_that_loses_its_secondary_is_not_copied_any_more(desk):
     wait_until(lambda: desk.view.topic("out").secondary == "")
     for name in ("c", "d"):
         assert codes(desk.send(Message(topic="out", id=name))) == [Code.OK]
-    assert desk.proxy.journaling.held() == set()
+    wait_until(lambda: desk.proxy.journaling.held() == set())
     assert len(engine_records(desk, "out")) == 4 and len(desk.kafka.records("out")) == 2
 
 
