@@ -22,6 +22,7 @@ from console.pages import (
     broker_groups,
     channels,
     charts,
+    code,
     consumption,
     dead_letters,
     delayed,
@@ -61,7 +62,7 @@ log = logging.getLogger("penstock.console")
 API_MODULES = (changes, reads)
 """They register the operations."""
 PAGES: tuple[ModuleType, ...] = (
-    health, sign_in, openid, own, home, search, topics, groups, applications, requests, topic_requests, consumption, topic_changes,
+    health, sign_in, openid, own, home, search, topics, groups, applications, requests, topic_requests, consumption, code, topic_changes,
     group_changes, messages, map, broker_groups, migrations, charts, alerts, channels, policy, limits, rates, actions, people,
     token_page, operations, group_actions, dead_letters, delayed, tail, masking,
 )  # fmt: skip

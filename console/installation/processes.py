@@ -8,7 +8,7 @@ from common.admin.administrator import Administrator
 from common.config.applying import missing
 from common.config.store import ConfigStore
 
-PRODUCER_PROXY = "producer_proxy"
+PRODUCER_PROXY, CONSUMER_PROXY = "producer_proxy", "consumer_proxy"
 
 
 class ProcessState(NamedTuple):
@@ -51,12 +51,12 @@ def applied_states(store: ConfigStore, numbers: Mapping[str, int]) -> list[Appli
     return sorted(found + [AppliedState(name, "no contact") for name in missing(store)])
 
 
-def producer_proxies(store: ConfigStore) -> list[tuple[str, int]]:
-    """Addresses of the producer proxies that report. Raises StoreUnavailable."""
+def addresses_of(store: ConfigStore, process: str) -> list[tuple[str, int]]:
+    """Addresses of the processes of a kind that report. Raises StoreUnavailable."""
     found = []
     for name in store.applied():
         kind, _, place = name.partition("@")
         host, _, port = place.partition(";")[0].partition("/")[0].rpartition(":")
-        if kind == PRODUCER_PROXY and host and port.isdigit():
+        if kind == process and host and port.isdigit():
             found.append((host.strip("[]"), int(port)))
     return found

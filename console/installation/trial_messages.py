@@ -11,7 +11,7 @@ from common.contract import Credential, Message, SendRequest, SendResult
 from common.credential import mint
 from common.proxy_link import ProxyCallError, ProxyLink, ProxyUnreachable
 from console.installation.configuration import Configuration
-from console.installation.processes import producer_proxies
+from console.installation.processes import PRODUCER_PROXY, addresses_of
 
 APPLICATION = "penstock-console"
 SEND_S_MAX = 5.0
@@ -39,7 +39,7 @@ class TrialMessages:
 
     def _once(self, credential: Credential, message: Message) -> SendResult:
         last: ProxyCallError = ProxyUnreachable("no producer proxy reports to the configuration store: start one")
-        for address in producer_proxies(self._configuration.store):
+        for address in addresses_of(self._configuration.store, PRODUCER_PROXY):
             try:
                 with ProxyLink("send", address) as link:
                     request = SendRequest(credential, [message], int(SEND_S_MAX * 1000), None)

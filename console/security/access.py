@@ -36,6 +36,7 @@ ACCESS: Mapping[str, Role] = {
     "migrations.positions": Role.OPERATOR,
     "migrations.form": Role.OPERATOR,
     "migrations.begin": Role.OPERATOR,
+    "code.show": Role.VIEWER,
     "charts.points": Role.VIEWER,
     "requests.index": Role.VIEWER,
     "requests.show": Role.VIEWER,
