@@ -311,12 +311,27 @@ def _with_messages(instance: Instance, name: str) -> str:
 
 
 def _stored(instance: Instance, name: str) -> list[dict[str, Any]]:
-    """First offset and end of each queue. Raises CommandError."""
+    """First offset and end of each queue that has had a message. Raises CommandError, also when there is no such topic."""
     from engine.client import joined
     from penstock.commands import engines  # the link and its native parts: only for the commands that need the engine
 
-    found = {group: answer["purged"] for group, answer in engines.ask_all(instance, "purge_topic", topic=name).items()}
+    try:
+        answers = engines.ask_all(instance, "purge_topic", topic=name)
+    except CommandError as error:
+        if error.exit_code != NOT_FOUND or not _is_defined(instance, name):
+            raise
+        return []  # no engine has made it yet: nothing was sent to it
+    found = {group: answer["purged"] for group, answer in answers.items()}
     return joined.rows_of_queues(found, list(instance.engines()), name)
+
+
+def _is_defined(instance: Instance, name: str) -> bool:
+    with administration(instance) as admin:
+        try:
+            topics.show(admin, name)
+        except EntryNotFound:
+            return families.defining(admin, name) is not None
+    return True
 
 
 @topic.command()

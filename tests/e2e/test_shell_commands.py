@@ -220,6 +220,11 @@ def test_a_stored_message_is_found_by_its_ids_its_key_its_time_and_its_offset(ru
     assert b"--key, --from" in run("message", "find", "--topic", topic, code=2).stderr
 
 
+def test_a_topic_that_nobody_has_sent_to_is_purged_and_one_that_is_not_there_is_not_found(run, topic):
+    assert json.loads(run("topic", "purge", topic, "-o", "json").stdout)["purged"] == 0
+    assert b"no such topic" in run("topic", "purge", "nowhere", code=3).stderr
+
+
 def at_a_terminal(up, answer, *arguments):
     """Run a command on a terminal and type an answer; returns its exit code and what was shown."""
     leader, follower = pty.openpty()
