@@ -63,6 +63,12 @@ cdef class FetchedColumn:
         cdef Py_ssize_t at
         return iter([value_of(&self.of.items[at], self.kind) for at in range(self.start, self.stop)])
 
+    def index(self, value, *bounds):
+        return list(self).index(value, *bounds)
+
+    def count(self, value):
+        return list(self).count(value)
+
 
 cdef FetchedColumn column(FetchedRecords of, int kind, Py_ssize_t start, Py_ssize_t stop):
     cdef FetchedColumn made = FetchedColumn.__new__(FetchedColumn)

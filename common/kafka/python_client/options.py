@@ -91,8 +91,10 @@ def _opening_fault(connection: KafkaConnection, causes: Sequence[BaseException],
             return LoginRefused(f"{name}: {where} refused the login as {connection.user}: {cause.args[0]}")
     if tls := _tls_fault(connection):
         return LoginRefused(f"{name}: TLS with {where} failed: {tls}")
-    if connection.uses_login and causes and "disconnected" in str(causes[-1]):
-        # A broker closes the connection after its answer, and the library may see the end before the answer.
+    ends = [str(cause) for cause in causes if not isinstance(cause, errors.RequestTimedOutError)]
+    if connection.uses_login and ends and "disconnected" in ends[-1]:
+        # A broker closes the connection after its answer, and the library may see the end before the answer. The last try
+        # may have had too little time to see either.
         return LoginRefused(
             f"{name}: {where} ended the login as {connection.user}: wrong user or password, or no listener for SASL"
         )

@@ -224,6 +224,7 @@ def test_columns_are_sequences(form):
     )
     assert [len(offsets), offsets[0], offsets[-1], bool(offsets)] == [3, 10, 12, True]
     assert bisect_left(offsets, 11) == 1 and [*offsets[1:]] == [11, 12] and [*offsets[1:][1:]] == [12]
+    assert offsets.index(11) == 1 and offsets.count(11) == 1 and offsets.count(9) == 0 and 12 in offsets
     assert [*values] == [b"v"] * 3 and [*keys[:2]] == [b"k"] * 2 and set(timestamps) == {1_700_000_000_999}
     with pytest.raises(IndexError):
         offsets[3]
