@@ -75,8 +75,13 @@ cdef class HotProduce:
             waiter.done()
 
     def expire(self, double now):
-        """Answer TIMEOUT to the calls whose deadline has passed; their messages may still be stored."""
+        """Answer TIMEOUT to the calls whose deadline has passed; their messages may still be stored.
+
+        Calls that have their results are answered, and may be other calls of their connections by now.
+        """
         cdef ToldWaiter waiter
+        if self.is_settled:
+            return
         for waiter in self.waiters:
             if now > waiter.deadline and not waiter.expired:
                 waiter.expired = True

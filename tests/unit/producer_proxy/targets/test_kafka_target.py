@@ -189,6 +189,20 @@ def test_a_hanging_kafka_costs_a_caller_its_time_once_and_the_engines_callers_no
     assert codes(desk.send(Message(topic="k"))) == [Code.OK]
 
 
+def test_a_call_that_kafka_left_overdue_is_answered_once_also_when_its_own_time_is_over(desk, monkeypatch):
+    """A second answer would be taken for that of the connection's next call."""
+    assert codes(desk.send(Message(topic="k"))) == [Code.OK]
+    monkeypatch.setattr(kafka_module, "OVERDUE_S", 0.1)
+    desk.kafka.is_holding = True
+    (late,) = desk.send(Message(topic="k", id="late"), timeout_ms=400)
+    ends = time.monotonic() + 0.4 + 3 * kafka_module.LOOK_S
+    assert (late.code, late.id) == (Code.TIMEOUT, "late") and time.monotonic() < ends - 0.3
+    wait_until(lambda: time.monotonic() > ends)
+    for number in range(3):
+        (result,) = desk.send(Message(topic="orders", id=f"next-{number}"))
+        assert (result.code, result.id) == (Code.OK, f"next-{number}")
+
+
 def test_a_buffered_topic_of_kafka_is_buffered_while_the_bridge_is_away_and_then_drained(desk):
     assert codes(desk.send(Message(topic="k.safe"))) == [Code.OK]
     desk.bridge.kill()
