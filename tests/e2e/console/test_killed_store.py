@@ -81,7 +81,7 @@ def check_whole(caller: ApiCaller, store, approvals: Approvals) -> None:
     for number, _ in approvals.numbers:
         request = caller.requests.get(number)
         wanted = MADE if request.base_version is None else AFTER
-        assert is_made(store, request.topic, wanted) == (states[number] == "applied"), (request.topic, states[number])
+        assert is_made(store, request.name, wanted) == (states[number] == "applied"), (request.name, states[number])
     assert set(states.values()) <= {"applied", "requested"} and "applied" in states.values()
     version = store.version(("topic",))
     until(lambda: not laggards(store, {"topic": version["topic"]}), "all processes have applied it", APPLIED_S_MAX)
