@@ -64,7 +64,7 @@ def _change(client: PageClient, store: ConfigStore, number: int) -> tuple[float,
     answered_s = time.perf_counter() - began
     if done["state"] != "applied":
         raise RunError(f"request {asked['id']} is {done['state']}: {done['problem']}")
-    while late := laggards(store, {"topic": done["kind_version"]}):
+    while late := laggards(store, done["kind_versions"]):
         if time.perf_counter() - began > APPLIED_S_MAX:
             raise RunError(f"{', '.join(late)}: not applied within {APPLIED_S_MAX:.0f} s")
         time.sleep(POLL_S)
