@@ -116,7 +116,7 @@ def _roles(text: str) -> dict[str, Role]:
 
 
 def openid_faults(options: argparse.Namespace) -> list[str]:
-    """What the options of OpenID Connect lack."""
+    """Faults of the options of OpenID Connect."""
     issuer = options.openid_issuer
     if not issuer:
         more = ("openid_client", "openid_role_claim", "openid_roles")

@@ -21,7 +21,7 @@ from common.kafka.records import Headers
 HEAD = struct.Struct(">qiibIhiqqqhii")
 PREFIX = struct.Struct(">qi")
 CHECKED_FROM = 21
-"""Where what the checksum covers begins."""
+"""Offset of the first byte that the checksum covers."""
 MAGIC_AT, MAGIC = 16, 2
 OFFSET_MAX = 1 << 62
 RECORD_SIZE_MIN = 7

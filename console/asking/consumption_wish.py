@@ -38,7 +38,7 @@ DEFAULTS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class ConsumptionWish:
-    """What a user asks for.
+    """The fields of a request for consumption.
 
     Attributes:
         name: of the group.
@@ -81,7 +81,7 @@ class ConsumptionWish:
         return {**found, "retry": parse_retry_text(self.retry)} if self.retry else found
 
     def grants(self) -> Grants:
-        """What the application gets: these topics, this group, and its dead letters where they were asked for."""
+        """Grants that the application gets: for these topics, this group, and its dead letters where they were asked for."""
         dead_letters = (self.name,) if self.reads_dead_letters else ()
         return Grants(pull_topics=self.topics, pull_groups=(self.name,), dead_letters=dead_letters)
 
@@ -168,7 +168,7 @@ def _retry_fault(text: str) -> str:
 
 
 def _faults_as_definition(wish: ConsumptionWish) -> dict[str, str]:
-    """What the configuration would not accept beyond the rules of the fields."""
+    """Faults that the configuration would find beyond the rules of the fields."""
     try:
         GroupDefinition.from_value(wish.name, wish.settings())
     except InvalidDefinition as error:

@@ -27,7 +27,7 @@ LANGUAGES = {
 
 
 class ClientPlace(NamedTuple):
-    """What a program needs to know. Addresses are HOST:PORT, with commas between several."""
+    """Values that are filled into a program. Addresses are HOST:PORT, with commas between several."""
 
     producers: str
     consumers: str

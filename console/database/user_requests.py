@@ -18,7 +18,7 @@ from console.errors import InvalidForm, RequestConflict
 DRAFT, REQUESTED, APPROVED, APPLIED = "draft", "requested", "approved", "applied"
 REJECTED, WITHDRAWN = "rejected", "withdrawn"
 TOPIC, CONSUMPTION = "topic", "consumption"
-"""What is asked for: a topic, or a group that reads topics, with the grants of its application."""
+"""Kinds of requests: for a topic; for a group that reads topics, with the grants of its application."""
 OPEN = (DRAFT, REQUESTED, APPROVED)
 COMMENT = "comment"
 TEXT_CHARS_MAX = 2_000

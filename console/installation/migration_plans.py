@@ -79,7 +79,7 @@ def allowed(entry: PlanEntry, facts: Facts | None) -> list[str]:
 
 
 def waiting_for(admin: Administrator, entry: PlanEntry) -> str:
-    """What the plan waits for, as far as the configuration tells.
+    """Conditions that the plan waits for, as far as the configuration tells.
 
     Whether a process is at work is not asked: a claim, which would tell, could keep a command from beginning.
     """

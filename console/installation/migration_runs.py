@@ -28,7 +28,7 @@ SECRETS = ("PENSTOCK_CONSOLE_DATABASE", "PENSTOCK_CONSOLE_SMTP_PASSWORD")
 
 
 class RunLines(NamedTuple):
-    """What the commands of one plan have said last. `is_running`: one that this console has begun."""
+    """The last output of the commands of one plan. `is_running`: one that this console has begun runs."""
 
     lines: list[str]
     is_running: bool

@@ -136,7 +136,7 @@ def _told_of_topic(name: str) -> str:
 
 
 def _trial(topics: tuple[str, ...], text: str) -> dict[str, Any]:
-    """What the trial's part of the page shows: per topic its messages, or why they are not tried."""
+    """Values for the part of the page with the trial: per topic its messages, or why they are not tried."""
     fault = topics_fault(topics) or (
         filter_fault(text) if text else "Give a filter to try: without one all messages match."
     )

@@ -1,17 +1,15 @@
 """`penstock backup`: backups of an engine's log beside the running engine, and their way back."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from engine.errors import EngineError
 from engine.log.offline.backup import Manifest, back_up, check, read_manifest, restore
-from engine.log.offline.directory import NoLogError, find
-from penstock.commands.exits import FAILED, NOT_FOUND, CommandError, CommandGroup
+from engine.log.offline.directory import find
+from penstock.commands.exits import NOT_FOUND, CommandError, CommandGroup
+from penstock.commands.log import errors_as_sentences
 from penstock.commands.output import output_option, show_one
 from penstock.commands.progress import say, shown
 
@@ -30,17 +28,6 @@ def command() -> None:
     penstock backup verify /mnt/backup
     penstock backup restore /mnt/backup /srv/penstock/engine
     """
-
-
-@contextmanager
-def errors_as_sentences() -> Iterator[None]:
-    """Turn errors into sentences with an exit code."""
-    try:
-        yield
-    except (EngineError, OSError) as error:
-        if isinstance(error, BrokenPipeError):
-            raise
-        raise CommandError(str(error), NOT_FOUND if isinstance(error, NoLogError) else FAILED) from error
 
 
 class CopiedBytes:

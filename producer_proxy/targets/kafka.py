@@ -1,6 +1,7 @@
 """Kafka clusters as targets: their messages go to the Kafka bridge, which holds the clients of the clusters.
 
-See docs/design/0034-kafka.md. Messages of a Kafka home take the rare path; a proxy without such a topic opens no link.
+See docs/design/0034-kafka.md and 0040-kafka-natively.md. Whole calls to one cluster take the hot path through its lane, all
+others the rare path. A proxy without such a topic opens no link.
 """
 
 import time

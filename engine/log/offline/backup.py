@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from common.config.files import replace, sync_directory
 from engine.errors import LogError
 from engine.log.format import NOT_BEGUN, SEGMENT_HEADER_SIZE, SegmentHeader, parse_segment_header
 
@@ -101,7 +102,7 @@ def back_up(directory: Path, target: Path, tell: Tell) -> Manifest:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     files = _copied(source, folder, before.files if before else {}, tell)
     made = Manifest(log_id, time.time_ns() // 1_000_000, files)
-    _replace(target / MANIFEST, made.encode())
+    replace(target / MANIFEST, made.encode())
     for path in folder.iterdir():
         if path.name not in files:
             path.unlink()
@@ -135,9 +136,9 @@ def restore(target: Path, directory: Path, tell: Tell) -> Manifest:
         if (size, digest) != (each.size, each.sha256):
             raise BackupError(f"{target / 'log' / each.name}: is damaged: it is not what the manifest says")
         tell(each.name, size)
-    _sync_folder(unfinished)
+    sync_directory(unfinished)
     unfinished.rename(directory / "log")
-    _sync_folder(directory)
+    sync_directory(directory)
     return manifest
 
 
@@ -200,7 +201,7 @@ def _copied(source: Path, folder: Path, known: dict[str, BackupFile], tell: Tell
             and (sealed, others) == _listing(source)
             and _has_no_hole(source, folder, files, others, copied_at_ns)
         ):
-            _sync_folder(folder)
+            sync_directory(folder)
             return {name: files[name] for name in sorted(files)}
         time.sleep(QUIET_NS / 1e9)
     raise BackupError(f"{source}: segments fill faster than they can be copied")
@@ -282,21 +283,3 @@ def _verify(path: Path, known: BackupFile) -> None:
         raise BackupError(f"{path}: is missing") from error
     if (size, digest.hexdigest()) != (known.size, known.sha256):
         raise BackupError(f"{path}: is damaged: it is not what the manifest says")
-
-
-def _replace(path: Path, data: bytes) -> None:
-    new = path.with_name(path.name + ".new")
-    with new.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    new.rename(path)
-    _sync_folder(path.parent)
-
-
-def _sync_folder(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -33,7 +33,7 @@ def command(
     script whose commands an operator enables.
 
     \b
-    penstock pipeline dlq readers --report /tmp/readers --endpoint 127.0.0.1:9701 --credential spark.json
+    penstock pipeline dlq readers --report reports/readers --endpoint 127.0.0.1:9701 --credential spark.json
     """
     began_s, until_ms = time.monotonic(), int(time.time() * 1000)
     options = {"endpoint": endpoint, "credential": credential, "start": start, "end": end}

@@ -65,7 +65,7 @@ def archive(directory: str, topic: str, **options: Any) -> None:
     """Compare the archive DIRECTORY of TOPIC with the engine, where both have offsets.
 
     \b
-    penstock pipeline reconcile archive /srv/archive orders --report /tmp/orders --endpoint 127.0.0.1:9701 --credential spark.json
+    penstock pipeline reconcile archive /srv/archive orders --report reports/orders --endpoint 127.0.0.1:9701 --credential spark.json
     """
     _run(topic, options, lambda spark: engine_and_archive(_reading(options), topic, directory))
 
@@ -91,7 +91,7 @@ def kafka(
 
     \b
     penstock pipeline reconcile kafka orders --bootstrap kafka-1:9092 --end 2026-01-31T12:00:00Z \\
-      --report /tmp/orders --endpoint 127.0.0.1:9701 --credential spark.json
+      --report reports/orders --endpoint 127.0.0.1:9701 --credential spark.json
     """
     login = KafkaLogin(bootstrap, security.upper(), mechanism, user, password_file, ca_file)
     start, end = _place("start", options["start"]), _place("end", options["end"])
@@ -117,7 +117,7 @@ def sent(table: str, topic: str, directory: str, subset: bool, **options: Any) -
     it has them. Column hash is the SHA-256 of the body in hexadecimal, in place of body.
 
     \b
-    penstock pipeline reconcile sent sent.jsonl orders --report /tmp/orders --endpoint 127.0.0.1:9701 --credential spark.json
+    penstock pipeline reconcile sent sent.jsonl orders --report reports/orders --endpoint 127.0.0.1:9701 --credential spark.json
     """
     if bool(directory) == bool(options["endpoint"]) or bool(directory) == bool(options["credential"]):
         raise click.UsageError("give either --archive, or --endpoint and --credential")

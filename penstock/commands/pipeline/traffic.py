@@ -55,7 +55,7 @@ def command(
     All topics of an archive are read when none is named.
 
     \b
-    penstock pipeline traffic orders payments --report /tmp/traffic --endpoint 127.0.0.1:9701 --credential spark.json
+    penstock pipeline traffic orders payments --report reports/traffic --endpoint 127.0.0.1:9701 --credential spark.json
     """
     if bool(directory) == bool(endpoint) or bool(directory) == bool(credential):
         raise click.UsageError("give either --archive, or --endpoint and --credential")
