@@ -1,7 +1,8 @@
 """The machine of a simulated engine: its clocks, its threads, and the faults of its calls."""
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -114,6 +115,16 @@ class Machine(SimulatedEnv):
         self.write_bytes_max = 1 << 40
         self.disk_used, self.disk_free = 0, 1 << 50
         self.kill_at = self.power_cut_at = 0
+
+    @contextmanager
+    def observed(self) -> Iterator[None]:
+        """A check reads the process's state: its calls meet no fault, and draw nothing from the chance of others."""
+        on_call, self.on_call = self.on_call, None
+        failing, self.failing = self.failing, {}
+        try:
+            yield
+        finally:
+            self.on_call, self.failing = on_call, failing
 
     def _on_call(self, operation: str, path: str, at: int, size: int) -> None:
         if self.kill_at and self.operations >= self.kill_at:

@@ -11,7 +11,7 @@ from engine.broker.life import BrokerLife
 from engine.errors import CorruptionError
 from engine.log.format import SEGMENT_HEADER_SIZE, split_records
 from tests.sim.group.broker import DIRECTORY, GROUP, Broker
-from tests.sim.group.invariants import Invariants
+from tests.sim.group.invariants import Invariants, history_of
 from tests.sim.group.ledger import Place
 from tests.sim.history import Broken
 
@@ -67,7 +67,7 @@ class Checks:
         self._cluster.world.note(broker.name, "leads", epoch, life.store.end_position)
         self._cluster.faulted.ends_ms.append(self._cluster.world.now_ms)
         self.invariants.begins(broker, life)
-        start = max((each.start for each in life.store.epochs.history().starts if each.epoch == epoch), default=0)
+        start = max((each.start for each in history_of(broker, life).starts if each.epoch == epoch), default=0)
         if start < self.confirmed and not self._cluster.faulted.cut:
             raise Broken(f"broker {broker.name} begins epoch {epoch} at {start}, and {self.confirmed} was confirmed")
 

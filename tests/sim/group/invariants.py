@@ -5,12 +5,14 @@ A promise to clients is often broken only by a second fault at the right time. T
 brokers say of themselves.
 """
 
+from copy import copy
 from typing import TYPE_CHECKING
 
 from common.cluster.group_record import GroupRecord
 from engine.broker.life import BrokerLife
 from engine.link import layout
 from engine.link.read import ReadAnswer
+from engine.log.epochs import EpochHistory
 from engine.log.format import BATCH_HEADER_SIZE, SEGMENT_HEADER_SIZE
 from engine.log.segment.side_files import SIDE_SUFFIXES, SUFFIX, segment_bases
 from tests.sim.group.broker import GROUP, Broker
@@ -96,14 +98,14 @@ class Invariants:
         life = None if chosen.core is None else chosen.core.life
         if life is None or chosen.core is None or chosen.core.incarnations.present != record.in_sync[record.master]:
             return
-        point = _whole_to(life)
+        point = _whole_to(chosen, life)
         for name in record.before:
-            core = self._cluster.brokers[name].core
-            other = None if core is None else core.life
-            if other is not None and other.store.log_id == life.store.log_id and _whole_to(other) > point:
-                raise Broken(
-                    f"broker {chosen.name} is chosen, whole up to {point}, and {name} is up to {_whole_to(other)}"
-                )
+            broker = self._cluster.brokers[name]
+            other = None if broker.core is None else broker.core.life
+            if other is None or other.store.log_id != life.store.log_id:
+                continue
+            if (reached := _whole_to(broker, other)) > point:
+                raise Broken(f"broker {chosen.name} is chosen, whole up to {point}, and {name} is up to {reached}")
 
     def leaves(self, broker: Broker, op: int, code: int, payload: bytes, end: int) -> None:
         """A frame leaves a broker: of a master, once all is confirmed that its log had when the frame was made (`end`).
@@ -115,7 +117,8 @@ class Invariants:
             raise Broken(f"broker {broker.name} answers {op} of {end}; confirmed is {life.group.confirmed.memory}")
         if op != layout.READ or code != layout.OK or life is None or life.lead_at is not None:
             return
-        topics = {topic.name: topic.id for topic in life.store.topics()}
+        with broker.env.observed():
+            topics = {topic.name: topic.id for topic in life.store.topics()}
         index = life.appender.index
         for piece in ReadAnswer.decode(payload).pieces():
             found = NAME.search(piece.records)
@@ -193,9 +196,15 @@ class Invariants:
         return 0 if found is None else found.version
 
 
-def _whole_to(life: BrokerLife) -> tuple[int, int]:
+def history_of(broker: Broker, life: BrokerLife) -> EpochHistory:
+    """The epochs of a log, by a copy of what reads them: the broker meets the faults of its own reading."""
+    with broker.env.observed():
+        return copy(life.store.epochs).history()
+
+
+def _whole_to(broker: Broker, life: BrokerLife) -> tuple[int, int]:
     """How far a log reaches without a hole."""
-    history, end = life.store.epochs.history(), life.store.end_position
+    history, end = history_of(broker, life), life.store.end_position
     if life.group.torn_at is not None:
         end = life.group.torn_at
         history.cut(end)
