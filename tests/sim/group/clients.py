@@ -231,6 +231,8 @@ class GroupReader(GroupClient):
             messages = [bytes(each) for each in split_records(piece.records)]
             self._take(asked[0].topic, piece.queue, piece.first_offset, messages)
         for each, report in zip(asked, answer.reports, strict=True):
+            if report.code == layout.UNAVAILABLE and report.next_offset is not None and self.ledger.faulted.cut:
+                self._next_offsets[each.topic, each.queue] = report.next_offset  # the log has lost what lies between
             if report.code != layout.OFFSET_OUT_OF_RANGE or broker:  # a slave may lack what was shown
                 continue
             if not self.ledger.faulted.cut:
