@@ -116,9 +116,9 @@ bufferfaults: $(VENV)/.installed-dev
 switchover: $(VENV)/.installed-dev
 	PENSTOCK_SWITCHES=$(or $(KILLS),200) PENSTOCK_OUTAGE_S=60 $(BIN)/python -m pytest -s tests/fault/test_switch_over.py tests/fault/test_lost_coordination.py $(ARGS)
 
-## make moves             kill every process while topics move from Kafka, and stop Kafka under a dual write (KILLS=100 OUTAGES=50; an hour)
+## make moves             kill every process while topics move from Kafka, and stop Kafka under a dual write (KILLS=36 for each recipe, OUTAGES=50; an hour)
 moves: $(VENV)/.installed-dev
-	PENSTOCK_KILLS=$(or $(KILLS),100) PENSTOCK_OUTAGES=$(or $(OUTAGES),50) $(BIN)/python -m pytest -s tests/fault/kafka/test_kills.py tests/fault/kafka/test_outages.py $(ARGS)
+	PENSTOCK_KILLS=$(or $(KILLS),36) PENSTOCK_OUTAGES=$(or $(OUTAGES),50) $(BIN)/python -m pytest -s tests/fault/kafka/test_kills.py tests/fault/kafka/test_outages.py $(ARGS)
 
 ## make copykills         kill a streaming copy by Spark at random moments (KILLS=20)
 copykills: $(VENV)/.installed-dev
