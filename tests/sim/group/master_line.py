@@ -54,8 +54,16 @@ class MasterLine:
     def _opened(self, end: End, hello: Hello) -> None:
         self._end, self._heard_ms = end, self._process.world.now_ms
         end.on_frame, end.on_closed = self._on_frame, self._lost
-        end.send(self._session.begin())
+        try:
+            end.send(self._session.begin())
+        except (OSError, LinkError, LogError) as error:
+            self._not_followed(error)
+            return
         self._watch(end)
+
+    def _not_followed(self, error: Exception) -> None:
+        limited.warning("broker=%s: not followed: %s", self._process.name, error)
+        self._lost()
 
     def _watch(self, end: End) -> None:
         """End a connection over which nothing comes."""
@@ -72,8 +80,7 @@ class MasterLine:
         try:
             answer = self._session.take(op, code, payload)
         except (OSError, LinkError, LogError) as error:
-            limited.warning("broker=%s: not followed: %s", self._process.name, error)
-            self._lost()
+            self._not_followed(error)
             return
         if answer and end is not None:
             end.send(answer)
