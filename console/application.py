@@ -23,6 +23,7 @@ from console.pages import (
     channels,
     charts,
     code,
+    connections,
     consumption,
     dead_letters,
     delayed,
@@ -32,6 +33,7 @@ from console.pages import (
     health,
     home,
     limits,
+    lists_csv,
     map,
     masking,
     messages,
@@ -40,11 +42,13 @@ from console.pages import (
     own,
     people,
     policy,
+    quotas,
     rates,
     requests,
     search,
     sign_in,
     tail,
+    topic_deletion,
     topic_requests,
     topics,
 )
@@ -64,13 +68,14 @@ API_MODULES = (changes, reads)
 PAGES: tuple[ModuleType, ...] = (
     health, sign_in, openid, own, home, search, topics, groups, applications, requests, topic_requests, consumption, code, topic_changes,
     group_changes, messages, map, broker_groups, migrations, charts, alerts, channels, policy, limits, rates, actions, people,
-    token_page, operations, group_actions, dead_letters, delayed, tail, masking,
+    token_page, operations, group_actions, dead_letters, delayed, tail, masking, connections, quotas, topic_deletion, lists_csv,
 )  # fmt: skip
 FORM_BYTES_MAX, FORM_PARTS_MAX = 2 << 20, 200
 SESSION_S = 12 * 3_600
 SAID = {
     "password": "Your password is changed. Your other sessions have ended.",
     "saved": "The policy is saved.",
+    "quota": "The quota counts from the next decision on.",
     "rule": "The rule is saved.",
     "silenced": "The alerts are silenced. They are still shown here.",
     "tested": "A test notice is on its way: see below.",
@@ -79,6 +84,8 @@ SAID = {
     "resumed": "Deliveries to the group go on.",
     "masked": "The rule counts from now on.",
     "unmasked": "The rule is removed.",
+    "deleted": "The topic is deleted. Every process follows within a second.",
+    "closed": "The connection is closed.",
     "cancelled": "The delayed message is cancelled.",
     "begun": "The command was begun. Its lines appear below.",
     "limits": "The limits are changed. Every proxy follows within a second.",

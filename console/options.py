@@ -23,7 +23,8 @@ HELP = {
     "database": "Database as sqlite:///PATH or postgresql://USER@HOST/NAME (default: console.db in DIR). "
     "$PENSTOCK_CONSOLE_DATABASE is used where the URL has a password.",
     "admin-key": "File with the key by which engines are administered; without it there are no offsets, lags and messages.",
-    "cluster-key": "File with the key of the cluster's links, for planned switches of masters; without it there are none.",
+    "cluster-key": "File with the key of the cluster's links, for planned switches of masters and to close connections of "
+    "clients; without it there are neither.",
     "engine": "Brokers of the only broker group, separated by commas (default: broker groups of the configuration).",
     "metrics": "Operators' ports of the processes, separated by commas, whose /metrics pages the charts and alerts of the "
     "installation are made from (default: none).",

@@ -10,6 +10,7 @@ from werkzeug.exceptions import Forbidden
 
 from common.clock import Clock
 from console.asking.approval_policy import ApprovalPolicy
+from console.asking.quota_check import QuotaCheck
 from console.asking.request_approval import RequestApproval
 from console.asking.request_notices import tell_of_request
 from console.database.accounts import Account, Accounts
@@ -24,8 +25,10 @@ from console.database.one_time_links import OneTimeLinks
 from console.database.policies import ApprovalPolicies
 from console.database.series_history import SeriesHistory
 from console.database.sessions import Sessions, SignedIn
+from console.database.team_quotas import TeamQuotas
 from console.database.user_requests import UserRequests
 from console.installation.broker_queries import BrokerQueries, BrokerState
+from console.installation.client_connections import ClientConnections
 from console.installation.configuration import Configuration
 from console.installation.dead_letters import DeadLetters
 from console.installation.delayed_messages import DelayedMessages
@@ -92,6 +95,9 @@ class ConsoleParts:
     broker_states: Latest[list[BrokerState]]
     replica_states: Latest[list[ReplicaState]]
     identities: Identities
+    connections: ClientConnections
+    quotas: TeamQuotas
+    quota_check: QuotaCheck
     openid: OpenIdProvider | None = None
     """None: people sign in with passwords only."""
 
@@ -113,7 +119,7 @@ def make_parts(
         mail: the server that sends mail; None: none is sent.
         networks: networks that are not public and that webhooks may go to.
         url: where browsers reach the console, for links in notices.
-        cluster_key: for planned switches; b"": none can be made.
+        cluster_key: for planned switches and closed connections; b"": neither can be made.
         migrations: begins commands of plans; None: none can be begun.
     """
     log = ActionLog(database, clock)
@@ -123,7 +129,7 @@ def make_parts(
         notices.put(connection, event, *alert_notice(event, alert))
 
     states = AlertStates(database, log, clock, tell)
-    history = SeriesHistory(database)
+    history, quotas = SeriesHistory(database), TeamQuotas(database, log, clock)
     sampler = HistorySampler(history, EngineFigures(brokers), MetricsPages(metrics))
     accounts, requests = Accounts(database, log, clock), UserRequests(database, log, clock)
     requests.on_event = partial(tell_of_request, notices)
@@ -139,7 +145,8 @@ def make_parts(
         migrations or MigrationRuns(None, ()),
         Latest(brokers.states, STATES_S, clock.monotonic_s),
         Latest(partial(replica_states, configuration.url), STATES_S, clock.monotonic_s),
-        Identities(database, accounts, log, clock),
+        Identities(database, accounts, log, clock), ClientConnections(configuration, cluster_key), quotas,
+        QuotaCheck(quotas, configuration.rate_of),
     )  # fmt: skip
 
 

@@ -14,9 +14,11 @@ from common.config.engine_records import EngineRecords
 from common.config.health import config_health
 from common.limits.quota_slices import TICK_S, QuotaSlices
 from common.net import Limits, serve
+from common.net.connection_list import ConnectionList, ConnectionUse
 from common.readiness import Note
 from common.reply_token import reply_key
 from consumer_proxy.admission.admission import PullAdmission
+from consumer_proxy.pull.connection_use import use_of
 from consumer_proxy.pull.native import NATIVE
 from consumer_proxy.pull.pull import SWEEP_S, Pulls
 from consumer_proxy.settings import Settings
@@ -81,6 +83,14 @@ class ConsumerProxy:
         if self._source.up:
             return True if refused is None else Note(refused)
         return refused or "the link to the engine is down"
+
+    def connections(self) -> ConnectionList:
+        """The clients' connections, for operators. A topic is reached by those whose last pull read it."""
+
+        def reaches(use: ConnectionUse, topic: str) -> bool:
+            return topic in use.topics
+
+        return ConnectionList(self.server, os.urandom(4).hex(), use_of, reaches)
 
     def stop(self) -> None:
         """Stop accepting, answer every pull, flush, close. Blocks for up to `stop_grace_ms`."""

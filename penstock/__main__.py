@@ -23,6 +23,7 @@ COMMANDS = {
     "config": ("config", "command", "Back up, restore, check and repair the configuration."),
     "apply": ("declared", "apply", "Create and change topics, families and groups as a file declares them."),
     "export": ("declared", "export", "Write topics, families and groups as YAML, for apply."),
+    "connections": ("connections", "command", "List the clients of the proxies; close a connection."),
     "broker-group": ("broker_group", "command", "Manage broker groups: address, engine, guards."),
     "broker": ("broker", "command", "Show replicas of broker groups; change their masters."),
     "kafka": ("kafka", "command", "Manage Kafka clusters that are homes of topics."),

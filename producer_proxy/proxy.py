@@ -1,5 +1,6 @@
 """The producer proxy as one object: its parts wired, started and stopped."""
 
+import os
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import gevent
 
 from common.clock import SystemClock
+from common.config.definitions import SEND
 from common.config.health import config_health
 from common.config.store import ConfigStore
 from common.credential import Principal
@@ -14,6 +16,7 @@ from common.ids import process_bytes
 from common.key_uses import KeyUses
 from common.limits.quota_slices import TICK_S
 from common.net import Limits, serve
+from common.net.connection_list import ConnectionList, ConnectionUse
 from common.principals import REMEMBERED_BYTES_MAX, Principals
 from engine.client.append import Destinations
 from engine.client.brokers import Brokers
@@ -187,6 +190,19 @@ class ProducerProxy:
     def _on_suspicion(self, is_suspected: bool) -> None:
         if self.front is not None:
             self.front.divert(is_suspected)
+
+    def connections(self) -> ConnectionList:
+        """The clients' connections, for operators. A topic is reached by those whose application may send to it."""
+
+        def use_of(connection: Any) -> ConnectionUse:
+            hot = getattr(connection, "last", None)  # None: its last call took the rare path, which has left the name
+            return ConnectionUse(connection.context or "" if hot is None else hot.application)
+
+        def reaches(use: ConnectionUse, topic: str) -> bool:
+            application = self._view.application(use.application) if use.application else None
+            return application is not None and application.allows(SEND, topic)
+
+        return ConnectionList(self.server, os.urandom(4).hex(), use_of, reaches)
 
     @property
     def key_uses(self) -> KeyUses:

@@ -5,12 +5,14 @@ Callers use `serve()`; docs/design/0001-seams.md, section 2, lists its guarantee
 
 import contextlib
 import errno
+import itertools
 import logging
 import os
 import socket
 import stat
+import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import gevent
 from gevent import socket as gevent_socket
@@ -59,6 +61,13 @@ def listen_file(path: str, backlog: int = 1024) -> socket.socket:
     return sock
 
 
+class Accepted(NamedTuple):
+    """What the server notes about a connection when it accepts it; numbers are given once per process."""
+
+    number: int
+    at_ms: int
+
+
 class Server:
     """Listening sockets and their connections.
 
@@ -75,7 +84,8 @@ class Server:
         make_connection: ConnectionFactory,
     ) -> None:
         self.limits = limits
-        self.connections: set = set()
+        self.connections: dict[Any, Accepted] = {}
+        self._numbers = itertools.count(1)
         self.refused = 0
         self._make_connection = make_connection
         self._watchers = []
@@ -122,12 +132,12 @@ class Server:
             peer = f"{address[0]}:{address[1]}"
         connection = self._make_connection(client, peer, ssl_context)
         connection.on_close = self._forget
-        self.connections.add(connection)
+        self.connections[connection] = Accepted(next(self._numbers), int(time.time() * 1000))
         if connection.closed:
-            self.connections.discard(connection)
+            self._forget(connection)
 
     def _forget(self, connection: Any) -> None:
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
 
     def stop_accepting(self) -> None:
         """Close the listening sockets; connections stay open."""

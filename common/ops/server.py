@@ -1,4 +1,4 @@
-"""The operator's port: `/metrics`, `/healthz`, `/readyz`.
+"""The operator's port: `/metrics`, `/healthz`, `/readyz`, and pages of proxies.
 
 Plain HTTP without authentication: bind it to an address that only operators reach.
 """
@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+from urllib.parse import parse_qsl
 
 from gevent.pool import Pool
 from gevent.pywsgi import WSGIServer
@@ -17,6 +18,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from common.limited_log import LimitedLog
 from common.ops.build_info import BuildInfo
+from common.ops.connection_pages import MorePages, OpsRequest
 from common.readiness import Note, is_ready
 
 log = logging.getLogger(__name__)
@@ -24,6 +26,7 @@ limited = LimitedLog(log)
 
 Health = Callable[[], Mapping[str, bool | str]]
 CONNECTIONS_MAX = 64
+BODY_BYTES_MAX = 1 << 10
 PAGE_AGE_S_MAX = 2.0
 PAGE_LOOP_SHARE = 0.02  # of the loop's time may go into making pages, which blocks it; scrapers share a page meanwhile
 JSON = "application/json"
@@ -37,14 +40,16 @@ class _Listener(WSGIServer):
 
 
 class OpsServer:
-    """Serves the three pages in its own greenlets until `stop()`.
+    """Serves the three pages, and `more`, in its own greenlets until `stop()`.
 
     `health()` returns the state of each dependency: True is ready, False or a sentence (the reason) is not ready; a Note
     is ready and shown.
     """
 
-    def __init__(self, host: str, port: int, registry: CollectorRegistry, health: Health) -> None:
-        self._registry, self._health = registry, health
+    def __init__(
+        self, host: str, port: int, registry: CollectorRegistry, health: Health, more: MorePages | None = None
+    ) -> None:
+        self._registry, self._health, self._more = registry, health, more or {}
         self._page, self._page_until = b"", 0.0
         self._server = _Listener((host, port), self._answer, log=None, error_log=log, spawn=Pool(CONNECTIONS_MAX))
         self._server.start()
@@ -61,8 +66,12 @@ class OpsServer:
     def _answer(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         pages = {"/metrics": self._metrics, "/healthz": self._healthz, "/readyz": self._readyz}
         page = pages.get(environ["PATH_INFO"])
-        if page is None:
-            status, kind, body = "404 Not Found", "text/plain", b"no such page: use " + " ".join(pages).encode() + b"\n"
+        if (other := self._more.get(environ["PATH_INFO"])) is not None:
+            status, value = other(_request(environ))
+            kind, body = JSON, json.dumps(value).encode() + b"\n"
+        elif page is None:
+            known = " ".join([*pages, *self._more])
+            status, kind, body = "404 Not Found", "text/plain", f"no such page: use {known}\n".encode()
         elif environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
             status, kind, body = "405 Method Not Allowed", "text/plain", b"method not allowed: use GET\n"
         else:
@@ -94,11 +103,24 @@ class OpsServer:
         return ("503 Service Unavailable" if faults else "200 OK"), JSON, body
 
 
-def start_ops(host: str, port: int, registry: CollectorRegistry, health: Health) -> OpsServer:
+def _request(environ: dict[str, Any]) -> OpsRequest:
+    size = environ.get("CONTENT_LENGTH") or "0"
+    body = environ["wsgi.input"].read(min(int(size), BODY_BYTES_MAX)) if size.isdigit() else b""
+    query = dict(parse_qsl(environ.get("QUERY_STRING", "")))
+    proof, at = (environ.get(f"HTTP_PENSTOCK_{name}", "") for name in ("PROOF", "TIME"))
+    return OpsRequest(environ["REQUEST_METHOD"], query, body, proof, at)
+
+
+def start_ops(
+    host: str, port: int, registry: CollectorRegistry, health: Health, more: MorePages | None = None
+) -> OpsServer:
     """Start the operator's pages of this process; port 0 chooses a free port.
 
     The metrics get the figures of the process: its version, start, memory and CPU time.
+
+    Args:
+        more: pages by path beside the three.
     """
     for each in (BuildInfo(), ProcessCollector(registry=None)):
         registry.register(each)
-    return OpsServer(host, port, registry, health)
+    return OpsServer(host, port, registry, health, more)

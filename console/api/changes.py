@@ -10,10 +10,11 @@ from werkzeug.exceptions import BadRequest
 from common.admin import declared
 from console.api.operations import ANY, FLAG, TEXT, TEXTS, WHOLE, body, number_of_query, operation, text_of, whole_of
 from console.asking.consumption_wish import DEFAULTS as CONSUMPTION_DEFAULTS
+from console.asking.team_quota import BOUNDS, TeamQuota
 from console.asking.topic_wish import DEFAULTS
 from console.database.user_requests import OPEN, TEXT_CHARS_MAX, UserRequest
 from console.errors import InvalidForm
-from console.pages import broker_groups, consumption, limits, migrations, topic_requests
+from console.pages import broker_groups, connections, consumption, limits, migrations, topic_deletion, topic_requests
 from console.pages import requests as pages
 from console.parts import account, actor, parts
 from console.watching.alert_rules import NAMES
@@ -106,12 +107,11 @@ def withdraw(request_id: int) -> Any:
 
 
 @operation("POST", "/requests/{request_id}/approve", "Approve a request, and write the topic.",
-           body={**SEEN, "reason": TEXT}, required=["version"])  # fmt: skip
+           body={**SEEN, "reason": TEXT, "beyond_quota": FLAG}, required=["version"])  # fmt: skip
 def approve(request_id: int) -> Any:
-    pages.found_request(request_id)
-    given = body()
+    found, given = pages.found_request(request_id), body()
     reason = text_of(given, "reason").strip()[:TEXT_CHARS_MAX]
-    parts().approval.approve(actor(), request_id, whole_of(given, "version"), reason)
+    pages.approve_request(found, whole_of(given, "version"), reason, given.get("beyond_quota") is True)
     return request_for_topic(request_id)
 
 
@@ -129,6 +129,28 @@ def switch_master(name: str) -> Any:
     given = body()
     done, warnings = broker_groups.switch_master(name, text_of(given, "to"), text_of(given, "master"))
     return {"master": done.record.master, "epoch": done.record.epoch, "warnings": warnings}
+
+
+@operation("POST", "/topics/{name}/delete", "Delete a topic, as its page does; `typed` is its name once more.",
+           body={"version": WHOLE, "typed": TEXT}, required=["version", "typed"])  # fmt: skip
+def delete_topic(name: str) -> Any:
+    given = body()
+    topic_deletion.delete_topic(name, text_of(given, "typed"), whole_of(given, "version"))
+    return {"deleted": name}
+
+
+@operation("POST", "/quotas/{team_id}", "Change what the topics of a team may have in all; 0: no bound.",
+           body={"version": WHOLE, **dict.fromkeys(BOUNDS, WHOLE)}, required=["version", *BOUNDS])  # fmt: skip
+def change_quota(team_id: int) -> Any:
+    given = body()
+    quota = TeamQuota.from_form({name: str(whole_of(given, name)) for name in BOUNDS})
+    parts().quotas.replace(actor(), team_id, quota.to_value(), whole_of(given, "version"))
+    return {"team_id": team_id, "quota": quota.to_value()}
+
+
+@operation("POST", "/connections/{name}/close", "Close the connection of a client, as its page does.")
+def close_connection(name: str) -> Any:
+    return {"closed": connections.close_client(name)._asdict()}
 
 
 @operation("POST", "/limits", "Change what every producer proxy accepts. Settings that are left out stay.",

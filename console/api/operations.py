@@ -43,7 +43,7 @@ def operation(
         name = handler.__name__
         OPERATIONS.append(Operation(method, path, name, summary, query or {}, body or {}, required))
         route = path.replace("{", "<").replace("}", ">").replace("<request_id>", "<int:request_id>")
-        route = route.replace("<silence_id>", "<int:silence_id>")
+        route = route.replace("<silence_id>", "<int:silence_id>").replace("<team_id>", "<int:team_id>")
 
         def answer(**arguments: Any) -> ResponseReturnValue:
             return jsonify(handler(**arguments))

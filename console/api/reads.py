@@ -9,11 +9,14 @@ from common.admin import declared, gate
 from common.config.definitions import ApplicationDefinition, TopicDefinition
 from common.names import is_name
 from console.api.operations import TEXT, WHOLE, document, number_of_query, operation
+from console.asking.team_quota import TeamQuota
 from console.installation import migration_plans
 from console.installation.processes import process_states
 from console.installation.queue_states import lags_of_topic, queue_states, total_lag
 from console.pages import charts
+from console.pages.connections import FILTERS
 from console.pages.migrations import allowed_commands, plan_of_name
+from console.pages.quotas import quotas_of_teams
 from console.pages.topics import QUEUES_SHOWN
 from console.parts import parts
 from console.watching.alert_watch import shown_subject
@@ -89,9 +92,21 @@ def application(name: str) -> Any:
     return {"name": name, "settings": found.definition.without_secrets(), "version": found.version}
 
 
-@operation("GET", "/map", "Brokers, and processes with what they have not applied yet.")
+@operation("GET", "/connections", "Clients that are connected to the proxies, the longest connected first.",
+           {"application": TEXT, "group": TEXT, "topic": TEXT, "limit": WHOLE})  # fmt: skip
+def connections() -> Any:
+    wanted = {name: request.args.get(name, "")[:249] for name in FILTERS}
+    told = parts().connections.told(wanted, max(1, number_of_query("limit", 50, PAGE_MAX)))
+    return {"connections": [each._asdict() for each in told.rows], "total": told.total, "faults": told.faults}
+
+
+@operation("GET", "/map", "Brokers, processes with what they have not applied yet, breakers, buffers, Kafka clusters.")
 def installation() -> Any:
+    states = parts().sampler.pages.states
+    told = ("breakers", "buffers", "kafka", "contacts")
     return {
+        **{name: [each._asdict() for each in getattr(states, name)] for name in told},
+        "reasons": dict(states.reasons),
         "brokers": [each._asdict() for each in parts().brokers.states()],
         "processes": [each._asdict() for each in process_states(parts().configuration.admin("console"))],
         "version": parts().configuration.view.version,
@@ -160,6 +175,19 @@ def audit() -> Any:
 def policy() -> Any:
     value, version = parts().policy()
     return {"policy": value.to_value(), "version": version}
+
+
+@operation("GET", "/quotas", "What each team holds and may hold.")
+def quotas() -> Any:
+    return {
+        "teams": [
+            {
+                "team_id": team.id, "team": team.name, "held": parts().quota_check.held(team.id)._asdict(),
+                "quota": TeamQuota(**own.value).to_value(), "version": own.version,
+            }
+            for team, own in quotas_of_teams()
+        ]
+    }  # fmt: skip
 
 
 @operation("GET", "/export", "Topics, families and groups as `apply` takes them.", {"prefix": TEXT})

@@ -8,6 +8,8 @@ import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from sqlalchemy import Connection
+
 from common.admin.administrator import Administrator
 from common.clock import Clock
 from common.config.errors import ConfigError
@@ -49,9 +51,18 @@ class RequestApproval:
     def __init__(self, requests: UserRequests, store: ConfigStore, clock: Clock) -> None:
         self._requests, self._store, self._clock = requests, store, clock
 
-    def approve(self, actor: Actor, request_id: int, version: int, reason: str) -> None:
+    def approve(
+        self,
+        actor: Actor,
+        request_id: int,
+        version: int,
+        reason: str,
+        check: Callable[[Connection], None] | None = None,
+    ) -> None:
         """Approve a request that waits, and apply it.
 
+        Args:
+            check: called in the transaction of the decision; what it raises ends it, and nothing is changed.
         Raises:
             RequestConflict: another decision was faster.
             ConfigError: it is approved, and not known to be written; `resume` tries again.
@@ -59,7 +70,7 @@ class RequestApproval:
         request = self._requests.get(request_id)
         if request is not None and request.base_version is not None:
             self._check_base(request, request.base_version)
-        self._requests.move(actor, request_id, (REQUESTED, version), APPROVED, reason)
+        self._requests.move(actor, request_id, (REQUESTED, version), APPROVED, reason, check)
         self.apply(actor, request_id)
 
     def _check_base(self, request: UserRequest, base_version: int) -> None:

@@ -125,6 +125,15 @@ policy = Table(
     Column("at_ms", BigInteger, nullable=False),
     Column("who", String(64), nullable=False),
 )
+quotas = Table(  # of teams; one without a row has no bounds
+    "quotas",
+    metadata,
+    Column("team_id", BigInteger, ForeignKey("teams.id", ondelete="CASCADE"), primary_key=True),
+    Column("version", Integer, nullable=False),  # grows with each change
+    Column("value", JSON, nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("who", String(64), nullable=False),
+)
 masking_rules = Table(
     "masking_rules",
     metadata,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, select, update
 
 from common.clock import Clock
 from console.database.action_log import ActionLog, Actor
@@ -22,6 +22,7 @@ TOPIC, CONSUMPTION = "topic", "consumption"
 OPEN = (DRAFT, REQUESTED, APPROVED)
 COMMENT = "comment"
 TEXT_CHARS_MAX = 2_000
+NAMES_PER_QUERY = 500
 
 
 @dataclass(frozen=True)
@@ -147,13 +148,19 @@ class UserRequests:
             self._log.record(connection, actor, "comment", f"request {request_id}", None, {"text": text})
 
     def move(
-        self, actor: Actor, request_id: int, seen: tuple[str, int], state: str, reason: str = "", **fields: Any
-    ) -> None:
+        self, actor: Actor, request_id: int, seen: tuple[str, int], state: str, reason: str = "",
+        check: Callable[[Connection], None] | None = None, **fields: Any,
+    ) -> None:  # fmt: skip
         """Change the state of a request that is still as it was seen: (state, version).
 
         An applied one also gets its owner. Raises RequestConflict, with what happened meanwhile.
+
+        Args:
+            check: called first in the transaction; what it raises ends it.
         """
         with self._database.write() as connection:
+            if check is not None:
+                check(connection)
             now = {"state": state, "version": seen[1] + 1, "changed_ms": self._clock.now_ms(), "problem": "", **fields}
             same = (requests.c.id == request_id, requests.c.state == seen[0], requests.c.version == seen[1])
             if connection.execute(update(requests).where(*same).values(**now)).rowcount != 1:
@@ -173,6 +180,24 @@ class UserRequests:
     def owner_of(self, topic: str) -> tuple[int, str, str] | None:
         """The team's id and name, and the description of a topic; None: it has no owner."""
         return self._owner(owners, owners.c.topic == topic)
+
+    def owning_teams(self, topics: Sequence[str]) -> dict[str, str]:
+        """The names of the owning teams, by topic; without those that have none."""
+        found: dict[str, str] = {}
+        with self._database.read() as connection:
+            for begin in range(0, len(topics), NAMES_PER_QUERY):
+                part = topics[begin : begin + NAMES_PER_QUERY]
+                rows = connection.execute(
+                    select(owners.c.topic, teams.c.name).join(teams).where(owners.c.topic.in_(part))
+                )
+                found.update((row[0], row[1]) for row in rows)
+        return found
+
+    def disown(self, actor: Actor, topic: str) -> None:
+        """Forget the owner of a topic that was deleted."""
+        with self._database.write() as connection:
+            if connection.execute(delete(owners).where(owners.c.topic == topic)).rowcount:
+                self._log.record(connection, actor, "forget owner", f"topic {topic}", None, None)
 
     def owner_of_group(self, group: str) -> tuple[int, str, str] | None:
         """As `owner_of`, of a group that was asked for."""

@@ -50,6 +50,11 @@ class Configuration:
         """A topic with its own entry or by its family."""
         return self._shown(TopicDefinition, name) or _unversioned(self.view.topic(name))
 
+    def rate_of(self, name: str) -> int | None:
+        """The limit of a topic in messages/s, by the followed state; None: there is no such topic."""
+        found = self.view.topic(name)
+        return None if found is None else found.rate_messages
+
     def has_topic(self, name: str) -> bool:
         """Whether a topic has an entry of its own; one of a family may be asked for."""
         found = self.topic(name)

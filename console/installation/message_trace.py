@@ -10,6 +10,10 @@ from engine.link.errors import LinkError
 
 GROUPS_MAX = 50
 DEAD_PAGES_MAX = 4
+CALL_MS_MAX = 60_000
+"""The longest time of a call, by the contract."""
+
+CLOCKS_MS = 1_000
 
 
 class GroupTrace(NamedTuple):
@@ -27,6 +31,24 @@ class MessageTrace(NamedTuple):
     groups: list[GroupTrace]
     faults: list[str]
     has_more: bool
+
+
+def passage(accepted_ms: int | None, stored_ms: int, is_delayed: bool) -> str:
+    """What the time between acceptance and storage tells of a passage through a fallback buffer; empty: it is not known."""
+    if accepted_ms is None:
+        return ""
+    waited_ms = stored_ms - accepted_ms
+    if is_delayed:
+        return "Delayed by its sender: its time in between says nothing about a fallback buffer."
+    if waited_ms > CALL_MS_MAX:
+        return f"Waited {_span(waited_ms)}, longer than a call may last: it was in a fallback buffer, or was sent again later."
+    if waited_ms < -CLOCKS_MS:
+        return "Stored before it was accepted, by the clocks of two machines: they differ."
+    return f"Stored {_span(max(0, waited_ms))} later: within the time of a call, so a fallback buffer had it for no longer."
+
+
+def _span(ms: int) -> str:
+    return f"{ms:,} ms" if ms < 10_000 else f"{ms // 1_000:,} s" if ms < 600_000 else f"{ms // 60_000:,} minutes"
 
 
 def trace(queries: BrokerQueries, topic: str, queue: int, offset: int, stored_ms: int) -> MessageTrace:

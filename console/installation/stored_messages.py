@@ -31,6 +31,7 @@ class FoundMessage:
     tag: str
     properties: dict[str, str]
     body: bytes
+    is_delayed: bool = False  # its sender has asked for a later delivery
     is_masked: bool = False  # fields that the reader's role does not see are hidden
 
     @property
@@ -130,5 +131,5 @@ def decoded(topic: str, stored: Stored) -> FoundMessage:
     message = decode_struct(Message, stored.message)
     return FoundMessage(
         topic, stored.queue, stored.offset, stored.id or "", stored.stored_at_ms, message.key or "", message.tag or "",
-        dict(message.properties or {}), message.body or b"",
+        dict(message.properties or {}), message.body or b"", bool(message.deliver_at_ms or message.delay_ms),
     )  # fmt: skip

@@ -7,6 +7,7 @@ from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import NotFound
 
 from common.config.definitions import DEAD_LETTERS, PULL_GROUP, PULL_TOPIC, SEND, ApplicationDefinition
+from console.pages.connections import clients_of
 from console.pages.topics import settings_of
 from console.parts import parts
 
@@ -44,4 +45,5 @@ def show(name: str) -> ResponseReturnValue:
         "settings": settings_of(app),
     }
     shown["definition"] = app
+    shown["clients"] = clients_of({"application": name})
     return render_template("application.html", **shown)

@@ -1,6 +1,7 @@
 """Requests for a change of a topic: the form over the present settings, and a new base when the topic has changed since."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from flask import Blueprint, redirect, render_template
 from flask.typing import ResponseReturnValue
@@ -65,7 +66,7 @@ def rebase(request_id: int) -> ResponseReturnValue:
         raise NotFound(f"{found.subject.capitalize()} has no definition that can be read now.")
     text = form().get("version", "")
     seen = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
-    now = {"base": shown.definition.to_value(), "base_version": shown.version}
+    now: dict[str, Any] = {"base": shown.definition.to_value(), "base_version": shown.version}
     parts().requests.move(
         actor(), request_id, (REQUESTED, seen), REQUESTED, "Checked against the present settings.", **now
     )

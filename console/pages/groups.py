@@ -11,6 +11,7 @@ from common.names import is_name
 from console.installation.broker_queries import BrokerLinks
 from console.installation.queue_states import total_lag
 from console.pages.charts import group_charts
+from console.pages.connections import clients_of
 from console.pages.topics import settings_of
 from console.parts import may_act_on_group, parts
 
@@ -52,7 +53,7 @@ def show(name: str) -> ResponseReturnValue:
     rows = sorted(answer.rows, key=lambda row: (row["topic"], row["queue"]))
     return render_template(
         "group.html", name=name, found=found, settings=settings, rows=rows, faults=answer.faults,
-        total=total_lag(name, rows) if rows else None, charts=group_charts(name),
+        total=total_lag(name, rows) if rows else None, charts=group_charts(name), clients=clients_of({"group": name}),
         oldest_s=max((row["lag_s"] for row in rows if row["lag"]), default=0.0),
         owner=parts().requests.owner_of_group(name),
         may_act=may_act_on_group(name, sorted({row["topic"] for row in rows if not is_dead_letter_topic(row["topic"])})),

@@ -5,6 +5,7 @@ from typing import Any
 from flask import Blueprint, render_template
 from flask.typing import ResponseReturnValue
 
+from common.config.definitions import CLUSTERS_MAX
 from common.config.errors import ConfigError
 from console.installation.processes import ProcessState, process_states
 from console.installation.replica_groups import ReplicaState
@@ -42,7 +43,26 @@ def _brokers() -> dict[str, Any]:
         replicas = replicas_now()
     except (ConfigError, OSError) as error:
         fault = str(error)
-    return {"brokers": parts().broker_states.get(), "replicas": replicas, "replica_fault": fault}
+    configuration, pages = parts().configuration, parts().sampler.pages
+    return {
+        "brokers": parts().broker_states.get(), "replicas": replicas, "replica_fault": fault,
+        "parts": pages.states, "has_pages": pages.is_configured, "not_read": pages.away,
+        "store": place_of(configuration.url), "store_away": configuration.away(), "clusters": kafka_clusters(),
+    }  # fmt: skip
+
+
+def kafka_clusters() -> dict[str, str]:
+    """The brokers by which each Kafka cluster is found, by the cluster's name, by the followed state."""
+    names = parts().configuration.names.page("kafka", limit=CLUSTERS_MAX).names
+    found = {name: parts().configuration.view.kafka_cluster(name) for name in names}
+    return {name: each.bootstrap for name, each in found.items() if each is not None}
+
+
+def place_of(url: str) -> str:
+    """The configuration store in words, without a user's name and password."""
+    kind, _, rest = url.partition("://")
+    place = rest.rpartition("@")[2].partition("?")[0]
+    return f"{'ZooKeeper' if kind == 'zookeeper' else kind or 'in memory'} {place}".strip()
 
 
 def replicas_now() -> list[ReplicaState]:

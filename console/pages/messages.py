@@ -14,7 +14,7 @@ from common.filter.native import Filter
 from common.ids import parse_id
 from common.names import is_name
 from console.entries import OFFSET_MAX, QUEUE_MAX, TIME_RULE, time_ms, whole
-from console.installation.message_trace import trace
+from console.installation.message_trace import passage, trace
 from console.installation.stored_messages import ID_CHARS_MAX, FoundMessage, Matching
 from console.parts import account, actor, form, mask, may_use_topic, parts
 from console.shown import dump, visible
@@ -126,7 +126,8 @@ def show_trace(name: str, queue: int, offset: int) -> ResponseReturnValue:
     assigned = parse_id(message.id)
     accepted_ms = int.from_bytes(assigned[:6], "big") if assigned is not None else None
     found = trace(parts().brokers, name, queue, offset, message.stored_ms)
-    return render_template("trace.html", name=name, message=message, found=found, accepted_ms=accepted_ms)
+    shown = {"accepted_ms": accepted_ms, "passage": passage(accepted_ms, message.stored_ms, message.is_delayed)}
+    return render_template("trace.html", name=name, message=message, found=found, **shown)
 
 
 def body_views(message: FoundMessage, chosen: str) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from console.database.user_requests import (
     WITHDRAWN,
     UserRequest,
 )
-from console.errors import InvalidForm
+from console.errors import InvalidForm, RequestConflict
 from console.installation.group_use import use_of_group
 from console.installation.processes import AppliedState, applied_states
 from console.parts import account, actor, form, parts
@@ -55,7 +55,12 @@ def approve_by_policy(request_id: int) -> None:
     if _reasons(found):
         return
     try:
-        parts().approval.approve(POLICY, request_id, found.version, "Within the policy: no person has to decide.")
+        check = parts().quota_check.at_approval(found, accepted=False)
+        parts().approval.approve(
+            POLICY, request_id, found.version, "Within the policy: no person has to decide.", check
+        )
+    except RequestConflict:
+        pass  # another request of the team was approved at this moment: a person decides about this one
     except ConfigError:
         pass  # the request's page shows the problem, and the keeper tries again
 
@@ -66,7 +71,8 @@ def _reasons(found: UserRequest) -> list[str]:
         used = [f"Group {found.name} is pulled already."] if is_used else []
         return [*used, *faults, *consumption_reasons(ConsumptionWish.from_value(found.asked), found.team_id)]
     policy, _ = parts().policy()
-    return policy.reasons(TopicWish(**found.asked), len(parts().requests.topics_of([found.team_id])))
+    topics = len(parts().requests.topics_of([found.team_id]))
+    return policy.reasons(TopicWish(**found.asked), topics) + parts().quota_check.excess(found)
 
 
 def consumption_reasons(wish: ConsumptionWish, team_id: int) -> list[str]:
@@ -85,12 +91,13 @@ def show(request_id: int) -> ResponseReturnValue:
 
 def _page(found: UserRequest, fault: str = "", status: int = 200) -> ResponseReturnValue:
     own = account()
+    excess = parts().quota_check.excess(found) if found.state == REQUESTED else []
     is_party = own.role >= Role.OPERATOR or own.is_in(found.team_id) or own.name == found.asker
     return render_template(
         "request.html", found=found, **_asked(found), events=parts().requests.events(found.id),
         settings=[(label(name), setting(name, value)) for name, value in found.settings.items()],
         is_asker=own.name == found.asker, may_decide=own.role >= Role.OPERATOR, applied=_applied(found), fault=fault,
-        may_comment=own.role >= Role.OWNER and is_party, path=_path(found),
+        may_comment=own.role >= Role.OWNER and is_party, path=_path(found), excess=excess,
     ), status  # fmt: skip
 
 
@@ -188,11 +195,26 @@ def withdraw_request(request_id: int, seen: int) -> None:
 def approve(request_id: int) -> ResponseReturnValue:
     """Approve, and write what was asked for."""
     found = found_request(request_id)
+    reason = form().get("reason", "").strip()[:TEXT_CHARS_MAX]
     try:
-        parts().approval.approve(actor(), request_id, _seen(), form().get("reason", "").strip()[:TEXT_CHARS_MAX])
+        approve_request(found, _seen(), reason, form().get("beyond_quota") == "on")
     except ConfigError as error:
         return _page(found_request(found.id), f"It is approved, but not applied yet: {error}", 503)
     return redirect(f"/requests/{request_id}", 303)
+
+
+def approve_request(found: UserRequest, seen: int, reason: str, beyond_quota: bool) -> None:
+    """Approve a request that has the version `seen`.
+
+    Args:
+        beyond_quota: the operator has seen that the team passes its quota; the history says by how much.
+    Raises:
+        RequestConflict: somebody was faster, or the quota is passed and `beyond_quota` does not say so. ConfigError.
+    """
+    excess = parts().quota_check.excess(found) if beyond_quota else []
+    said = " ".join(filter(None, (reason, f"Beyond the quota: {' '.join(excess)}" if excess else "")))
+    check = parts().quota_check.at_approval(found, beyond_quota)
+    parts().approval.approve(actor(), found.id, seen, said[:TEXT_CHARS_MAX], check)
 
 
 @blueprint.post("/requests/<int:request_id>/reject")

@@ -26,8 +26,10 @@ class PageName(NamedTuple):
 PAGES = (
     PageName("Overview", "/"), PageName("Topics", "/topics"), PageName("Groups", "/groups"),
     PageName("Applications", "/applications"), PageName("Requests", "/requests"),
-    PageName("Ask for a topic", "/requests/new", Role.OWNER), PageName("Map", "/map"), PageName("Alerts", "/alerts"),
+    PageName("Ask for a topic", "/requests/new", Role.OWNER), PageName("Map", "/map"),
+    PageName("Clients connected", "/connections"), PageName("Alerts", "/alerts"),
     PageName("API", "/api"), PageName("Your account", "/account"), PageName("Policy", "/policy", Role.OPERATOR),
+    PageName("Quotas of teams", "/quotas", Role.OPERATOR),
     PageName("Audit", "/audit", Role.OPERATOR), PageName("People", "/people", Role.ADMIN),
     PageName("Notices", "/channels", Role.ADMIN), PageName("Masking", "/masking", Role.ADMIN),
 )  # fmt: skip

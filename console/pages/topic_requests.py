@@ -78,4 +78,5 @@ def _preview(values: Mapping[str, str]) -> dict[str, Any]:
         shown["name_fault"] = prefix_fault(name, team)
     topics = len(parts().requests.topics_of([team.id])) if team is not None else 0
     reasons = parts().policy()[0].reasons(wish, topics)
+    reasons += parts().quota_check.excess_of_wish(team.id, wish) if team is not None else []
     return {**shown, "wish": wish, "use": disk_use(wish), "reasons": reasons}

@@ -1,10 +1,11 @@
 """Figures from the /metrics pages of the processes: rates, latency, refusals, buffers, replication."""
 
 import http.client
+import json
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from dataclasses import replace
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -12,30 +13,34 @@ from common.contract import Code
 from console.database.series_history import ALL, SeriesKey
 from console.watching.counter_rates import CounterRates, quantile
 from console.watching.figures import REFUSED, Sample
+from console.watching.part_states import PartStates, Scraped, part_states
 
 Address = tuple[str, int]
 PAGE_S_MAX = 2.0
 PAGE_BYTES_MAX = 4 << 20
-
-
-class Scraped(NamedTuple):
-    """One value of a page: the process's address, name, labels."""
-
-    address: str
-    name: str
-    labels: dict[str, str]
-    value: float
+FAMILIES = (
+    "penstock_producer_", "penstock_consumer_", "penstock_buffer_", "penstock_broker_", "penstock_breaker_",
+    "penstock_config_age_seconds", "penstock_config_damaged", "penstock_kafka_bridge_",
+)  # fmt: skip
 
 
 class MetricsPages:
     """
     Args:
         addresses: the operators' ports of the processes; without one, its figures are missing.
-        read: reads the page of one address; raises OSError.
+        read: reads the page of one address; raises OSError. read_reasons: as well, of /readyz, for the map.
+
+    Attributes:
+        states: of breakers, buffers and more by the last sample: the map costs the processes nothing more.
     """
 
-    def __init__(self, addresses: Sequence[Address], read: Callable[[Address], str] | None = None) -> None:
+    def __init__(
+        self, addresses: Sequence[Address], read: Callable[[Address], str] | None = None,
+        read_reasons: Callable[[Address], tuple[str, ...]] | None = None,
+    ) -> None:  # fmt: skip
         self._addresses, self._read = tuple(addresses), read or read_page
+        self._read_reasons = read_reasons or reasons_of
+        self.states = PartStates()
         self._rates = CounterRates()
         self.away: list[str] = []
 
@@ -54,10 +59,22 @@ class MetricsPages:
             except (OSError, ValueError, http.client.HTTPException):
                 away.append(shown)
         self.away = away
+        self.states = self._with_reasons(part_states(time.time(), rows))
         self._rates.forget_old(at_s)
         if not rows:
             return {}
         return {**self._traffic(rows, at_s), **_buffers(rows), **_replicas(rows, time.time())}
+
+    def _with_reasons(self, states: PartStates) -> PartStates:
+        """The states with the sentences of those processes that tell of something wrong."""
+        reasons = {}
+        for address in self._addresses:
+            if (shown := f"{address[0]}:{address[1]}") in states.troubled:
+                try:
+                    reasons[shown] = self._read_reasons(address)
+                except (OSError, ValueError, http.client.HTTPException):
+                    reasons[shown] = ()
+        return replace(states, reasons=reasons)
 
     def _traffic(self, rows: Sequence[Scraped], at_s: float) -> Sample:
         found: dict[str, float] = defaultdict(float)
@@ -118,18 +135,25 @@ def _rows(address: str, page: str) -> list[Scraped]:
     return [
         Scraped(address, each.name, each.labels, each.value)
         for family in text_string_to_metric_families(page)
-        if family.name.startswith(("penstock_producer_", "penstock_consumer_", "penstock_buffer_", "penstock_broker_"))
+        if family.name.startswith(FAMILIES)
         for each in family.samples
     ]
 
 
-def read_page(address: Address) -> str:
-    """Read /metrics. Raises OSError, HTTPException."""
+def reasons_of(address: Address) -> tuple[str, ...]:
+    """What /readyz tells of faults, and of what is served all the same. Raises OSError, HTTPException, ValueError."""
+    value = json.loads(read_page(address, "/readyz", (200, 503)))
+    told = {**value.get("faults", {}), **value.get("notes", {})} if isinstance(value, dict) else {}
+    return tuple(f"{subject}: {reason}" for subject, reason in told.items())
+
+
+def read_page(address: Address, path: str = "/metrics", accepted: Sequence[int] = (200,)) -> str:
+    """Read a page. Raises OSError, HTTPException."""
     connection = http.client.HTTPConnection(address[0], address[1], timeout=PAGE_S_MAX)
     try:
-        connection.request("GET", "/metrics")
+        connection.request("GET", path)
         answer = connection.getresponse()
-        if answer.status != 200:
+        if answer.status not in accepted:
             raise OSError(f"status {answer.status}")
         return answer.read(PAGE_BYTES_MAX).decode("utf-8", "replace")
     finally:

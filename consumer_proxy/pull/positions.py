@@ -32,6 +32,7 @@ class PositionPull:
     """
 
     def __init__(self, positions: list[Any], find_topic: Callable[[str], tuple[str, int]]) -> None:
+        self.application = ""
         self.reports: list[PositionReport] = []
         self._asked: list[ReadPosition] = []
         self._items: list[int] = []  # indexes in `reports` of the positions in `_asked`

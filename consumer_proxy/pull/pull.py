@@ -204,6 +204,7 @@ class Pulls:
         admission.check_group(principal, call.group.decode())
         arguments: Any = decode_call(frame)[2]
         read = pull.position_read = PositionPull(arguments.request.positions, partial(admission.find_topic, principal))
+        read.application = principal.app
         if call.ranges == NO_RANGES:
             self._read(pull, read)
             return

@@ -59,6 +59,12 @@ class PullScope:
         self.group = group
         self.head = b"".join(out)
 
+    @property
+    def application(self) -> str:
+        """Who pulls; empty: not known."""
+        named = self.head[U16.size : U16.size + U16.unpack_from(self.head)[0]]
+        return named[len(self.group) + 1 :].decode()
+
     def queues(self) -> list[tuple[bytes, int]]:
         """Decode the topics: (name, queues)."""
         head, count_at = self.head, U16.size + U16.unpack_from(self.head)[0]

@@ -7,9 +7,9 @@ import click
 
 from common.admin import members
 from common.config.process_report import OPS_PORT
+from common.config.reported_process import parse_name
 from common.config.store import ConfigStore
 from penstock.commands import figures
-from penstock.commands.discovery import parse_name
 from penstock.commands.exits import CommandError
 from penstock.commands.instance import Instance, administration
 from penstock.commands.output import show_rows

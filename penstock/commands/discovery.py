@@ -3,35 +3,11 @@
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import NamedTuple
 
+from common.config.reported_process import Address, ReportedProcess, parse_name
 from common.config.store import Applied
 
-Address = tuple[str, int]
-WILDCARDS = ("", "0.0.0.0", "::", "*")
 TRIED_S_MAX = 1.0
-
-
-class ReportedProcess(NamedTuple):
-    """A process under the name of its report, `KIND@HOST:PORT/MACHINE`."""
-
-    kind: str
-    host: str
-    port: int
-    machine: str
-
-    @property
-    def address(self) -> Address:
-        """Where other machines reach it: a process that listens on all addresses is reached by its machine's name."""
-        return (self.machine if self.host in WILDCARDS else self.host), self.port
-
-
-def parse_name(name: str) -> ReportedProcess | None:
-    """The parts of a report's name; None for one of another form."""
-    kind, _, rest = name.partition(";")[0].partition("@")
-    place, _, machine = rest.partition("/")
-    host, _, port = place.rpartition(":")
-    return ReportedProcess(kind, host.strip("[]"), int(port), machine) if host and port.isdigit() else None
 
 
 def processes(reports: Mapping[str, Applied], kind: str) -> list[ReportedProcess]:

@@ -91,7 +91,7 @@ def make_plan(
         *([bridge] if bridge and KAFKA_BRIDGE in ports else []),
         proxy("producer_proxy", *_stores(data, "producer_proxy"), *to_bridge),
         proxy("consumer_proxy"),
-        *_console(data, url, host, ports, listed if groups == 1 else "", key if replicas > 1 else None),
+        *_console(data, url, host, ports, listed if groups == 1 else "", key),
     ]
     later = None if KAFKA_BRIDGE in ports else bridge
     return UpPlan(data, host, url, key, ports, children, ready_file, groups, replicas, later)
@@ -150,12 +150,12 @@ def _controller(data: Path, url: str, key: Path, ops: str) -> ChildPlan:
     )
 
 
-def _console(data: Path, url: str, host: str, ports: Ports, brokers: str, key: Path | None) -> list[ChildPlan]:
+def _console(data: Path, url: str, host: str, ports: Ports, brokers: str, key: Path) -> list[ChildPlan]:
     """The web console, with its database in a folder of its own; none without a port.
 
     Args:
         brokers: of the only broker group; empty: the configuration names several.
-        key: of the cluster, for switches of masters; None: groups have one broker each.
+        key: of the cluster, for switches of masters and to close connections of clients.
     """
     if CONSOLE not in ports:
         return []
@@ -164,5 +164,5 @@ def _console(data: Path, url: str, host: str, ports: Ports, brokers: str, key: P
     command = [*module_command(CONSOLE), "--config", url, "--data", str(data / CONSOLE), "--listen", listen]
     command += ["--admin-key", str(data / ADMIN_KEY), "--metrics", pages]
     command += ["--engine", brokers] if brokers else []
-    command += ["--cluster-key", str(key)] if key else []
+    command += ["--cluster-key", str(key)]
     return [ChildPlan(CONSOLE, command, data / "logs" / f"{CONSOLE}.log", is_essential=False)]

@@ -12,7 +12,7 @@ cdef struct Pattern:
 
 cdef class AdmittedCredential:
     cdef bytes credential
-    cdef str application
+    cdef readonly str application
     cdef double expires_at            # monotonic seconds
     cdef tuple texts                  # keeps the patterns' bytes
     cdef Pattern* patterns

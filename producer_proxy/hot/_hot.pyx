@@ -102,7 +102,7 @@ cdef class HotConnection(Connection):
     cdef Front front
     cdef HotCall call
     cdef HotRequest request            # the last one
-    cdef AdmittedCredential last
+    cdef readonly AdmittedCredential last       # of the last call, if it was on the hot path
     cdef object prefix_check
 
     def __init__(self, Front front, int fd, limits, str peer, ssl_context, prefix_check):

@@ -145,6 +145,7 @@ class SendService:
                 gevent.sleep(self.brake.failed(connection.peer))
             return [refusal(error.code, str(error)) for _ in call.messages]
         connection.trust()
+        connection.context = principal.app  # for operators' lists of connections
         if call.fault:
             return [refusal(*CALL_FAULTS[CallFault(call.fault)]) for _ in call.messages]
         if call.reply_wait_ms > 0:

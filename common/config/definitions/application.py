@@ -123,6 +123,11 @@ class ApplicationDefinition(Definition):
         parts = (part for grant in self.grants for part in grant.parts())
         return tuple(dict.fromkeys(part.pattern for part in parts if part.action == action))
 
+    def allows(self, action: str, name: str) -> bool:
+        """Whether the action is granted for this topic or group."""
+        prefixes = tuple(each[:-1] for each in self.patterns(action) if each.endswith("*"))
+        return name in self.patterns(action) or name.startswith(prefixes)
+
 
 def _keys(checks: Checks) -> Iterator[Key]:
     given = checks.list_of("keys", Mapping, LIVE_KEYS_MAX)

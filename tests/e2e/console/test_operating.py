@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import time
 from dataclasses import replace
 
 import pytest
@@ -13,6 +14,9 @@ from playwright.sync_api import expect
 
 from common.clock import SystemClock
 from common.config import open_store
+from common.contract import Credential, Message, PullRequest, SendRequest
+from common.minting import mint
+from common.proxy_link import ProxyLink, ProxyUnreachable
 from migration.entries import PlanStore
 from migration.plan import parse_plan
 from migration.recipes.course import PlanStep
@@ -25,7 +29,8 @@ TEXT = "name: shop\nrecipe: mirror\ncluster: main\ntopics: [stock]\n"
 LINES_MS = 30_000  # a command starts in a second of a processor
 PATHS = (
     "/consumption/new?topics=orders", "/requests/1", "/broker-groups/main", "/limits", "/migrations/shop", "/groups/billing/change",
-    "/migrations/shop/verify",
+    "/migrations/shop/verify", "/map", "/connections", "/quotas", "/topics/orders/delete", "/topics/orders", "/groups/readers",
+    "/applications/shop",
 )  # fmt: skip
 
 
@@ -82,6 +87,40 @@ def test_a_filter_is_tried_asked_for_approved_and_delivers_what_the_trial_has_sh
     )  # fmt: skip
     bodies = sorted(json.loads(line)["body"] for line in done.stdout.splitlines())
     assert bodies == ["to DE", "to DE"]
+
+
+def test_connected_clients_are_on_the_pages_and_an_operator_closes_one_by_page_and_by_command(ada, penstock):
+    shop = penstock.application("mailing", send=["orders"], pull=["*"])
+    credential = Credential(**vars(mint(shop.app, shop.key_id, shop.secret, int(time.time() * 1000))))
+    with ProxyLink("send", penstock.producer) as sends, ProxyLink("pull", penstock.consumer) as pulls:
+        message = Message(topic="orders", body=b"for the list")
+        for _ in range(2):  # the second call of a connection takes the hot path
+            assert sends.call(SendRequest(credential=credential, messages=[message]), 5).results[0].code == 0
+        asked = PullRequest(credential=credential, group="readers", topics=["orders"])
+        assert pulls.call(asked, 5).code == 0
+        rows = penstock.run("connections", "list", "--application", "mailing")
+        kinds = {row["process"].partition("@")[0]: row for row in rows}
+        assert kinds.keys() == {"producer_proxy", "consumer_proxy"}
+        reader, sender = kinds["consumer_proxy"], kinds["producer_proxy"]
+        assert (reader["group"], reader["topics"], sender["group"]) == ("readers", ["orders"], "")
+        assert penstock.run("connections", "list", "--group", "readers")[0]["id"] == reader["id"]
+        page = ada.page
+        for path, count in (("/topics/orders", 2), ("/groups/readers", 1), ("/applications/mailing", 2)):
+            page.goto(path)
+            expect(page.locator("#clients tbody tr", has_text="mailing")).to_have_count(count)
+        page.get_by_role("link", name=f"Close the connection of {reader['peer']}").click()
+        expect(page.get_by_role("heading", name=reader["peer"])).to_be_visible()
+        page.get_by_role("button", name="Close the connection").click()
+        expect(page.get_by_text("The connection is closed.")).to_be_visible()
+        with pytest.raises(ProxyUnreachable):
+            pulls.call(asked, 5)
+        assert penstock.run("connections", "close", sender["id"])["application"] == "mailing"
+        assert penstock.call("connections", "close", sender["id"]).returncode == 3
+        with pytest.raises(ProxyUnreachable):
+            sends.call(SendRequest(credential=credential, messages=[message]), 5)
+    assert penstock.run("connections", "list", "--application", "mailing") == []
+    closed = [each for each in penstock.run("audit", "--kind", "connection") if each["action"] == "close"]
+    assert [each["who"].partition(":")[0] for each in closed] == ["cli", "console"]
 
 
 def test_a_switch_of_the_master_is_seen_on_a_map_that_is_open(ada, penstock):

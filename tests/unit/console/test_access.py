@@ -11,6 +11,7 @@ VALUES = {
     "name": "orders",
     "request_id": 1,
     "user_id": 1,
+    "team_id": 1,
     "token": "none",
     "broker_group": "main",
     "kind": "csv",

@@ -3,7 +3,7 @@
 import pytest
 
 from console.installation.broker_queries import Answers, BrokerLinks
-from console.installation.message_trace import trace
+from console.installation.message_trace import passage, trace
 from engine.client.admin import AdminError
 
 
@@ -54,3 +54,19 @@ def test_a_group_without_dead_letters_still_has_a_state():
 
 def test_a_queue_that_no_group_has_read_has_no_rows():
     assert trace(OneEngine(), "orders", 1, 0, 1).groups == []
+
+
+@pytest.mark.parametrize(
+    ("accepted_ms", "stored_ms", "is_delayed", "words"),
+    [
+        (None, 9_000, False, ""),
+        (1_000, 1_004, False, "Stored 4 ms later: within the time of a call"),
+        (1_000, 61_001, False, "Waited 60 s, longer than a call may last: it was in a fallback buffer"),
+        (1_000, 3_601_000, True, "Delayed by its sender"),
+        (9_000, 1_000, False, "clocks of two machines"),
+        (1_500, 1_000, False, "Stored 0 ms later"),
+    ],
+)
+def test_the_time_between_acceptance_and_storage_tells_of_a_fallback_buffer(accepted_ms, stored_ms, is_delayed, words):
+    found = passage(accepted_ms, stored_ms, is_delayed)
+    assert words in found if words else found == ""

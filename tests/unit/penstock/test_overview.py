@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from penstock.commands.discovery import parse_name
+from common.config.reported_process import parse_name
 from penstock.commands.top import FIGURES
 from penstock.overview.frame import frame, shortened
 from penstock.overview.observing import (

@@ -1,0 +1,50 @@
+"""Quotas of teams: what each holds and may hold, for operators."""
+
+from collections.abc import Mapping
+
+from flask import Blueprint, redirect, render_template
+from flask.typing import ResponseReturnValue
+
+from console.asking.team_quota import BOUNDS, TeamQuota
+from console.database.accounts import Team
+from console.database.team_quotas import UNBOUNDED, SetQuota
+from console.errors import InvalidForm
+from console.parts import actor, form, parts
+
+blueprint = Blueprint("quotas", __name__)
+
+
+@blueprint.get("/quotas", endpoint="form")
+def form_page() -> ResponseReturnValue:
+    """All teams."""
+    return _page(0, {}, {})
+
+
+def _page(team_id: int, values: Mapping[str, str], faults: Mapping[str, str], status: int = 200) -> ResponseReturnValue:
+    """
+    Args:
+        team_id: whose form has faults; 0: none has.
+    """
+    rows = [
+        (team, TeamQuota(**own.value), own.version, parts().quota_check.held(team.id))
+        for team, own in quotas_of_teams()
+    ]
+    return render_template("quotas.html", rows=rows, bounds=BOUNDS, at=team_id, values=values, faults=faults), status
+
+
+def quotas_of_teams() -> list[tuple[Team, SetQuota]]:
+    """All teams, each with its quota."""
+    found = parts().quotas.all()
+    return [(team, found.get(team.id, UNBOUNDED)) for team in parts().accounts.teams()]
+
+
+@blueprint.post("/quotas/<int:team_id>")
+def change(team_id: int) -> ResponseReturnValue:
+    """Replace the quota of a team, unless another person was faster."""
+    seen = form().get("version", "")
+    try:
+        quota = TeamQuota.from_form(form())
+    except InvalidForm as error:
+        return _page(team_id, form(), error.faults, 422)
+    parts().quotas.replace(actor(), team_id, quota.to_value(), int(seen) if seen.isascii() and seen.isdigit() else -1)
+    return redirect("/quotas?said=quota", 303)
