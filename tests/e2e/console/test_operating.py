@@ -91,7 +91,7 @@ def test_a_filter_is_tried_asked_for_approved_and_delivers_what_the_trial_has_sh
 
 def test_connected_clients_are_on_the_pages_and_an_operator_closes_one_by_page_and_by_command(ada, penstock):
     shop = penstock.application("mailing", send=["orders"], pull=["*"])
-    credential = Credential(**vars(mint(shop.app, shop.key_id, shop.secret, int(time.time() * 1000))))
+    credential = Credential(**mint(shop.app, shop.key_id, shop.secret, int(time.time() * 1000))._asdict())
     with ProxyLink("send", penstock.producer) as sends, ProxyLink("pull", penstock.consumer) as pulls:
         message = Message(topic="orders", body=b"for the list")
         for _ in range(2):  # the second call of a connection takes the hot path
