@@ -18,6 +18,7 @@ from console.errors import ConsoleError, DatabaseUnavailable, InvalidForm, Reque
 from console.pages import (
     actions,
     alerts,
+    application_keys,
     applications,
     broker_groups,
     channels,
@@ -66,9 +67,10 @@ log = logging.getLogger("penstock.console")
 API_MODULES = (changes, reads)
 """They register the operations."""
 PAGES: tuple[ModuleType, ...] = (
-    health, sign_in, openid, own, home, search, topics, groups, applications, requests, topic_requests, consumption, code, topic_changes,
-    group_changes, messages, map, broker_groups, migrations, charts, alerts, channels, policy, limits, rates, actions, people,
-    token_page, operations, group_actions, dead_letters, delayed, tail, masking, connections, quotas, topic_deletion, lists_csv,
+    health, sign_in, openid, own, home, search, topics, groups, applications, requests, topic_requests,
+    consumption, code, topic_changes, group_changes, messages, map, broker_groups, migrations, charts, alerts,
+    channels, policy, limits, rates, actions, people, token_page, operations, group_actions, dead_letters,
+    delayed, tail, masking, connections, quotas, topic_deletion, lists_csv, application_keys,
 )  # fmt: skip
 FORM_BYTES_MAX, FORM_PARTS_MAX = 2 << 20, 200
 SESSION_S = 12 * 3_600
@@ -85,6 +87,8 @@ SAID = {
     "masked": "The rule counts from now on.",
     "unmasked": "The rule is removed.",
     "deleted": "The topic is deleted. Every process follows within a second.",
+    "revoked": "The key is revoked. Every proxy refuses it within a second.",
+    "granted": "The grants are changed. Every proxy follows within a second.",
     "closed": "The connection is closed.",
     "cancelled": "The delayed message is cancelled.",
     "begun": "The command was begun. Its lines appear below.",

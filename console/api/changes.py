@@ -8,13 +8,23 @@ from flask import request
 from werkzeug.exceptions import BadRequest
 
 from common.admin import declared
+from common.admin.applications import NewKey
 from console.api.operations import ANY, FLAG, TEXT, TEXTS, WHOLE, body, number_of_query, operation, text_of, whole_of
 from console.asking.consumption_wish import DEFAULTS as CONSUMPTION_DEFAULTS
 from console.asking.team_quota import BOUNDS, TeamQuota
 from console.asking.topic_wish import DEFAULTS
 from console.database.user_requests import OPEN, TEXT_CHARS_MAX, UserRequest
 from console.errors import InvalidForm
-from console.pages import broker_groups, connections, consumption, limits, migrations, topic_deletion, topic_requests
+from console.pages import (
+    application_keys,
+    broker_groups,
+    connections,
+    consumption,
+    limits,
+    migrations,
+    topic_deletion,
+    topic_requests,
+)
 from console.pages import requests as pages
 from console.parts import account, actor, parts
 from console.watching.alert_rules import NAMES
@@ -129,6 +139,43 @@ def switch_master(name: str) -> Any:
     given = body()
     done, warnings = broker_groups.switch_master(name, text_of(given, "to"), text_of(given, "master"))
     return {"master": done.record.master, "epoch": done.record.epoch, "warnings": warnings}
+
+
+PATTERNS = dict.fromkeys(application_keys.KINDS, TEXTS)
+
+
+@operation("POST", "/applications", "Create an application; its secret is in this answer alone.",
+           body={"name": TEXT, **PATTERNS}, required=["name"])  # fmt: skip
+def make_application() -> Any:
+    given = body()
+    return _key(application_keys.make_application(text_of(given, "name"), _patterns(given)))
+
+
+@operation("POST", "/applications/{name}/keys", "Make a second key; its secret is in this answer alone.")
+def make_key(name: str) -> Any:
+    return _key(application_keys.add_key(name))
+
+
+@operation("POST", "/applications/{name}/keys/{key}/revoke", "Reject a key from now on.")
+def revoke_key(name: str, key: str) -> Any:
+    application_keys.revoke_key(name, key)
+    return {"application": name, "revoked": key}
+
+
+@operation("POST", "/applications/{name}/grants", "Add grants, or remove them.", body={**PATTERNS, "remove": FLAG})
+def change_grants(name: str) -> Any:
+    given = body()
+    application_keys.change_grants(name, _patterns(given), given.get("remove") is True)
+    return {"application": name}
+
+
+def _patterns(given: Mapping[str, Any]) -> dict[str, str]:
+    """Patterns by kind, as the form has them. Raises BadRequest."""
+    return {kind: _field(given.get(kind, [])) for kind in application_keys.KINDS}
+
+
+def _key(made: NewKey) -> dict[str, str]:
+    return {"application": made.app, "key_id": made.key_id, "secret": made.secret}
 
 
 @operation("POST", "/topics/{name}/delete", "Delete a topic, as its page does; `typed` is its name once more.",

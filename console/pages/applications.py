@@ -7,6 +7,7 @@ from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import NotFound
 
 from common.config.definitions import DEAD_LETTERS, PULL_GROUP, PULL_TOPIC, SEND, ApplicationDefinition
+from console.pages.application_keys import KINDS
 from console.pages.connections import clients_of
 from console.pages.topics import settings_of
 from console.parts import parts
@@ -36,13 +37,15 @@ def show(name: str) -> ResponseReturnValue:
         raise NotFound(f"There is no application {name[:249]}.")
     app = found.definition
     grants = {words: app.patterns(action) for words, action in GRANTS.items()}
-    keys = [(key.key_id, key.created_at_ms) for key in app.keys]  # without the secrets
+    uses = parts().sampler.pages.states.key_uses
+    keys = [(key.key_id, key.created_at_ms, uses.get((name, key.key_id), 0)) for key in app.keys]  # without the secrets
     shown: dict[str, Any] = {
         "name": name,
         "version": found.version,
         "grants": grants,
         "keys": keys,
         "settings": settings_of(app),
+        "kinds": KINDS,
     }
     shown["definition"] = app
     shown["clients"] = clients_of({"application": name})

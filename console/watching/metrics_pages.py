@@ -13,14 +13,14 @@ from common.contract import Code
 from console.database.series_history import ALL, SeriesKey
 from console.watching.counter_rates import CounterRates, quantile
 from console.watching.figures import REFUSED, Sample
-from console.watching.part_states import PartStates, Scraped, part_states
+from console.watching.part_states import KEY_USE, PartStates, Scraped, part_states
 
 Address = tuple[str, int]
 PAGE_S_MAX = 2.0
 PAGE_BYTES_MAX = 4 << 20
 FAMILIES = (
     "penstock_producer_", "penstock_consumer_", "penstock_buffer_", "penstock_broker_", "penstock_breaker_",
-    "penstock_config_age_seconds", "penstock_config_damaged", "penstock_kafka_bridge_",
+    "penstock_config_age_seconds", "penstock_config_damaged", "penstock_kafka_bridge_", KEY_USE,
 )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+KEY_USE = "penstock_key_last_used_timestamp_seconds"
 BREAKER_STATES = ("closed", "half open", "open")
 
 
@@ -62,6 +63,7 @@ class PartStates:
     """All of them, at one time; 0: no page was read yet.
 
     Attributes:
+        key_uses: Unix milliseconds of the last use by application and key; a proxy tells those since it started.
         reasons: sentences of /readyz by the process's address, of those that have said that something is wrong.
     """
 
@@ -71,6 +73,7 @@ class PartStates:
     kafka: tuple[KafkaState, ...] = ()
     contacts: tuple[StoreContact, ...] = ()
     reasons: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    key_uses: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
     @property
     def troubled(self) -> set[str]:
@@ -93,7 +96,11 @@ def part_states(at_s: float, rows: Iterable[Scraped]) -> PartStates:
         ("penstock_breaker_", "broker_group", breakers), ("penstock_buffer_", "store", buffers),
         ("penstock_kafka_bridge_", "cluster", kafka),
     )  # fmt: skip
+    uses: dict[tuple[str, str], int] = {}
     for row in rows:
+        if row.name == KEY_USE:
+            key = row.labels.get("app", ""), row.labels.get("key_id", "")
+            uses[key] = max(uses.get(key, 0), int(row.value * 1000))
         for prefix, label, table in tables:
             if row.name.startswith(prefix) and label in row.labels:
                 table[row.address, row.labels[label]][row.name.removeprefix(prefix)] = row.value
@@ -108,6 +115,7 @@ def part_states(at_s: float, rows: Iterable[Scraped]) -> PartStates:
             StoreContact(address, each.get("age_seconds", 0.0), each.get("damaged", 0.0) == 1)
             for (address, _), each in sorted(contacts.items())
         ),
+        key_uses=uses,
     )
 
 

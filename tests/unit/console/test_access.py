@@ -12,6 +12,8 @@ VALUES = {
     "request_id": 1,
     "user_id": 1,
     "team_id": 1,
+    "key_id": "k-1",
+    "key": "k-1",
     "token": "none",
     "broker_group": "main",
     "kind": "csv",
