@@ -20,6 +20,7 @@ from console.watching.charts import (
     chart_table,
 )
 from console.watching.figures import FIGURES, REFUSED, figure
+from console.watching.refusals import Refusal, refusals
 
 blueprint = Blueprint("charts", __name__)
 NAMES_MAX, SUBJECT_CHARS_MAX = 12, 300
@@ -68,6 +69,13 @@ def topic_charts(name: str) -> dict[str, Any]:
 
 def group_charts(name: str) -> dict[str, Any]:
     return _shown(Chart(title, f"group:{name}", names) for title, names in GROUP_CHARTS)
+
+
+def lately_refused() -> list[Refusal]:
+    """Refusals of the whole installation: proxies do not count them by topic."""
+    sampler = parts().sampler
+    names = {key.name for key in sampler.latest if key.subject == ALL} | set(parts().history.names(ALL))
+    return refusals(sampler, sorted(name for name in names if name.startswith(REFUSED)), _now_s())
 
 
 def installation_charts() -> dict[str, Any]:

@@ -9,7 +9,7 @@ from common.config.definitions import CLUSTERS_MAX
 from common.config.errors import ConfigError
 from console.installation.processes import ProcessState, process_states
 from console.installation.replica_groups import ReplicaState
-from console.pages.charts import installation_charts
+from console.pages.charts import installation_charts, lately_refused
 from console.parts import parts
 
 blueprint = Blueprint("map", __name__)
@@ -27,7 +27,7 @@ def show() -> ResponseReturnValue:
     version = {kind: number for kind, number in parts().configuration.view.version.items() if number and len(kind) < 20}
     generation = version.pop("generation", 0)
     shown = {"processes": processes, "fault": fault, "version": version, "generation": generation}
-    return render_template("map.html", **shown, **_brokers(), charts=installation_charts())
+    return render_template("map.html", **shown, **_brokers(), charts=installation_charts(), refused=lately_refused())
 
 
 @blueprint.get("/map/live")

@@ -9,7 +9,7 @@ from werkzeug.exceptions import NotFound
 from common.config.definitions import TopicDefinition
 from common.config.setting import table_of
 from console.installation.queue_states import lags_of_topic, queue_states
-from console.pages.charts import topic_charts
+from console.pages.charts import lately_refused, topic_charts
 from console.pages.connections import clients_of
 from console.parts import may_use_topic, parts
 from console.shown import label, setting
@@ -46,7 +46,7 @@ def show(name: str) -> ResponseReturnValue:
     return render_template(
         "topic.html", topic=topic, version=found.version, settings=settings_of(topic), queues=queues, faults=faults,
         lags=lags, has_more=has_more, owner=parts().requests.owner_of(name), may_use=may_use_topic(name),
-        queues_shown=QUEUES_SHOWN, charts=topic_charts(name), clients=clients_of({"topic": name}),
+        queues_shown=QUEUES_SHOWN, charts=topic_charts(name), clients=clients_of({"topic": name}), refused=lately_refused(),
     )  # fmt: skip
 
 

@@ -30,7 +30,7 @@ LINES_MS = 30_000  # a command starts in a second of a processor
 PATHS = (
     "/consumption/new?topics=orders", "/requests/1", "/broker-groups/main", "/limits", "/migrations/shop", "/groups/billing/change",
     "/migrations/shop/verify", "/map", "/connections", "/quotas", "/topics/orders/delete", "/topics/orders", "/groups/readers",
-    "/applications/shop",
+    "/applications/shop", "/applications/new",
 )  # fmt: skip
 
 
