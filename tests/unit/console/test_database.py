@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -18,10 +18,12 @@ from alembic.migration import MigrationContext
 from sqlalchemy import insert, inspect, select, text
 
 from common.clock import FakeClock
+from console.asking.team_quota import TeamQuota
+from console.asking.topic_wish import parse_wish
 from console.database.action_log import ActionLog
 from console.database.console_database import ConsoleDatabase, revisions
 from console.database.schema import metadata, teams
-from console.database.user_requests import CONSUMPTION, REJECTED, REQUESTED, WITHDRAWN, UserRequests
+from console.database.user_requests import APPLIED, CONSUMPTION, REJECTED, REQUESTED, WITHDRAWN, UserRequests
 from console.errors import DatabaseUnavailable, InvalidForm, RequestConflict
 from tests.services.postgresql import FOLDERS, PostgreSQL
 from tests.unit.console.consoles import SETUP, WISH, make_console, text_of
@@ -229,8 +231,29 @@ def test_of_many_decisions_at_once_one_counts(url):
     assert [each.kind for each in console.parts.requests.events(number)][1:] == [max(outcomes)]
     with pytest.raises(InvalidForm, match="exists already"):
         console.parts.accounts.add_team(SETUP, "shop")
+    assert approved_at_once(console, 4, topics_max=1) == 1
     console.parts.configuration.view.close()
     console.parts.database.close()
+
+
+def approved_at_once(console, count: int, **bounds: int) -> int:
+    """How many of so many requests of a team are approved at once, each for a topic, under a quota."""
+    parts = console.parts
+    parts.quotas.replace(SETUP, console.team_id, TeamQuota(**bounds).to_value(), 0)
+    wishes = [parse_wish({**WISH, "name": f"topic-{number}"}) for number in range(count)]
+    asked = [parts.requests.add(SETUP, console.team_id, each.to_value(), each.settings(), REQUESTED) for each in wishes]
+
+    def approve(number: int) -> None:
+        found = parts.requests.get(number)
+        with suppress(RequestConflict):
+            parts.approval.approve(SETUP, number, 1, "", parts.quota_check.at_approval(found, accepted=False))
+
+    threads = [threading.Thread(target=approve, args=(number,)) for number in asked]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    return sum(parts.requests.get(number).state == APPLIED for number in asked)
 
 
 def test_a_database_that_is_locked_or_gone_is_a_page_and_not_ready(console, tmp_path):
