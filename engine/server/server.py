@@ -58,7 +58,7 @@ class LinkServer:
     @property
     def connections(self) -> set:
         """Open connections."""
-        return self._server.connections
+        return set(self._server.connections)
 
     def facts(self) -> dict[str, Any]:
         """The server's figures for the verb `status`."""
