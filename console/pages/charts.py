@@ -20,7 +20,7 @@ from console.watching.charts import (
     chart_table,
 )
 from console.watching.figures import FIGURES, REFUSED, figure
-from console.watching.refusals import Refusal, refusals
+from console.watching.refusals import RefusedCode, refusals
 
 blueprint = Blueprint("charts", __name__)
 NAMES_MAX, SUBJECT_CHARS_MAX = 12, 300
@@ -71,7 +71,7 @@ def group_charts(name: str) -> dict[str, Any]:
     return _shown(Chart(title, f"group:{name}", names) for title, names in GROUP_CHARTS)
 
 
-def lately_refused() -> list[Refusal]:
+def lately_refused() -> list[RefusedCode]:
     """Refusals of the whole installation: proxies do not count them by topic."""
     sampler = parts().sampler
     names = {key.name for key in sampler.latest if key.subject == ALL} | set(parts().history.names(ALL))

@@ -41,7 +41,7 @@ MEANINGS: Mapping[int, tuple[str, str]] = {
 }
 
 
-class Refusal(NamedTuple):
+class RefusedCode(NamedTuple):
     """Messages that were answered with a code, about so many in the last hour."""
 
     code: int
@@ -51,7 +51,7 @@ class Refusal(NamedTuple):
     help: str
 
 
-def refusals(sampler: HistorySampler, names: list[str], now_s: int) -> list[Refusal]:
+def refusals(sampler: HistorySampler, names: list[str], now_s: int) -> list[RefusedCode]:
     """The most frequent first.
 
     Args:
@@ -67,5 +67,5 @@ def refusals(sampler: HistorySampler, names: list[str], now_s: int) -> list[Refu
         code = int(key.name.removeprefix(REFUSED))
         if count >= 0.5:
             meaning = MEANINGS.get(code, ("See the contract.", ""))
-            rows.append(Refusal(code, Code._VALUES_TO_NAMES.get(code, str(code)), round(count), *meaning))
+            rows.append(RefusedCode(code, Code._VALUES_TO_NAMES.get(code, str(code)), round(count), *meaning))
     return sorted(rows, key=lambda row: -row.messages)
