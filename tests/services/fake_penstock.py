@@ -18,28 +18,20 @@ import ssl
 import struct
 import threading
 import time
-import zlib
 from collections import deque
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
-import thriftpy2
 from thriftpy2.protocol.cybin import TCyBinaryProtocol
 from thriftpy2.thrift import TProcessor
 from thriftpy2.transport import TSocket
 from thriftpy2.transport.buffered import TCyBufferedTransport
 from thriftpy2.transport.framed import TCyFramedTransport
 
-IDL = Path(__file__).resolve().parents[2] / "thrift"
-message_thrift = thriftpy2.load(str(IDL / "message.thrift"), module_name="message_thrift")
-producer_thrift = thriftpy2.load(str(IDL / "producer.thrift"), module_name="fake_producer_thrift")
-consumer_thrift = thriftpy2.load(str(IDL / "consumer.thrift"), module_name="fake_consumer_thrift")
-Code = message_thrift.Code
-Verdict = consumer_thrift.Verdict
+from tests.services.fake_store import Code, Lease, Store, consumer_thrift, message_thrift, producer_thrift
 
-QUEUES = 8
 UNTRUSTED_FRAME_BYTES_MAX = 65_536
+HANG_S = 30.0
 
 
 @dataclass
@@ -49,7 +41,8 @@ class Fault:
     Attributes:
         code: answered instead of doing the work; None: do the work.
         messages: positions within the call that the code applies to; None: all. The others are stored as usual.
-        drop: "before" closes the connection without doing the work, "after" does it and then closes.
+        drop: "before" closes the connection without doing the work, "after" does it and then closes, "hang" neither does
+            it nor answers.
     """
 
     code: int | None = None
@@ -64,107 +57,6 @@ class Fault:
 
 class Dropped(Exception):
     """Ends the connection without an answer."""
-
-
-@dataclass
-class Record:
-    message: Any
-    id: str
-    queue: int
-    offset: int
-    stored_at_ms: int
-
-
-@dataclass
-class Lease:
-    record: Record
-    attempt: int
-    until: float
-
-
-@dataclass
-class Store:
-    """Topics, their records and the state of each (group, topic); guarded by `changed`."""
-
-    changed: threading.Condition = field(default_factory=threading.Condition)
-    topics: dict[str, list[Record]] = field(default_factory=dict)
-    ends: dict[tuple[str, int], int] = field(default_factory=dict)
-    ids: dict[tuple[str, str], Record] = field(default_factory=dict)
-    waiting: dict[tuple[str, str], deque[tuple[Record, int, float]]] = field(default_factory=dict)
-    read_to: dict[tuple[str, str], int] = field(default_factory=dict)
-    leases: dict[bytes, tuple[tuple[str, str], Lease]] = field(default_factory=dict)
-    dead: list[tuple[str, Record, str | None]] = field(default_factory=list)
-    done: list[Record] = field(default_factory=list)
-    settled: set[bytes] = field(default_factory=set)  # a repeated DONE is taken, as the engine does
-    receipts: int = 0
-    missing: set[str] = field(default_factory=set)  # topics that pulls are told to be undefined
-    lease_ms: int = 30_000  # the group's setting
-
-    def store(self, message: Any) -> tuple[int, Record]:
-        known = self.ids.get((message.topic, message.id)) if message.id else None
-        if known:
-            return Code.DUPLICATE, known
-        records = self.topics.setdefault(message.topic, [])
-        queue = zlib.crc32((message.key or "").encode()) % QUEUES
-        offset = self.ends.get((message.topic, queue), 0)
-        self.ends[message.topic, queue] = offset + 1
-        record = Record(message, message.id or f"{len(self.ids):032x}", queue, offset, int(time.time() * 1000))
-        records.append(record)
-        self.ids[message.topic, record.id] = record
-        self.changed.notify_all()
-        return Code.OK, record
-
-    def take(self, group: str, topics: list[str], count: int, invisible_s: float) -> list[tuple[bytes, Lease]]:
-        now = time.monotonic()
-        for receipt, (place, lease) in list(self.leases.items()):
-            if lease.until <= now:
-                del self.leases[receipt]
-                self.waiting.setdefault(place, deque()).append((lease.record, lease.attempt + 1, 0.0))
-        taken: list[tuple[bytes, Lease]] = []
-        for topic in topics:
-            place = (group, topic)
-            again = self.waiting.setdefault(place, deque())
-            for _ in range(len(again)):
-                record, attempt, due = again.popleft()
-                if due > now or len(taken) >= count:
-                    again.append((record, attempt, due))
-                else:
-                    taken.append(self._lease(place, Lease(record, attempt, now + invisible_s)))
-            start = self.read_to.get(place, 0)
-            fresh = self.topics.get(topic, [])[start : start + count - len(taken)]
-            self.read_to[place] = start + len(fresh)
-            taken += [self._lease(place, Lease(record, 1, now + invisible_s)) for record in fresh]
-        return taken
-
-    def _lease(self, place: tuple[str, str], lease: Lease) -> tuple[bytes, Lease]:
-        self.receipts += 1
-        receipt = b"\x00\xff" + struct.pack("<Q", self.receipts)
-        self.leases[receipt] = (place, lease)
-        return receipt, lease
-
-    def settle(self, ack: Any) -> int:
-        found = self.leases.get(ack.receipt)
-        if found is None:
-            is_repeated = ack.receipt in self.settled and not ack.verdict
-            return Code.OK if is_repeated else Code.STALE_RECEIPT
-        place, lease = found
-        verdict = ack.verdict or Verdict.DONE
-        if verdict == Verdict.EXTEND:
-            lease.until = time.monotonic() + (ack.delay_ms or 30_000) / 1000
-            return Code.OK
-        del self.leases[ack.receipt]
-        if verdict == Verdict.DONE:
-            self.done.append(lease.record)
-            self.settled.add(ack.receipt)
-        elif verdict == Verdict.RELEASE:
-            self.waiting.setdefault(place, deque()).append((lease.record, lease.attempt, 0.0))
-        elif verdict == Verdict.REJECT:
-            self.dead.append((place[0], lease.record, ack.reason))
-        else:
-            due = time.monotonic() + (ack.delay_ms or 0) / 1000
-            self.waiting.setdefault(place, deque()).append((lease.record, lease.attempt + 1, due))
-        self.changed.notify_all()
-        return Code.OK
 
 
 class FakeProxy:
@@ -212,13 +104,24 @@ class FakeProxy:
                         )
                     )
                 else:
-                    code, record = self.store.store(message)
-                    results.append(
-                        producer_thrift.SendResult(code=code, id=record.id, queue=record.queue, offset=record.offset)
-                    )
+                    results.append(self._taken(message, request.reply_wait_ms))
         if fault.drop == "after":
             raise Dropped
         return producer_thrift.SendResponse(results=results)
+
+    def _taken(self, message: Any, reply_wait_ms: int | None) -> Any:
+        if message.operation:
+            return producer_thrift.SendResult(code=self.store.cancel(message), id=message.id, error="a cancellation")
+        if message.reply_to is not None:
+            return producer_thrift.SendResult(code=self.store.reply(message), id=message.id, error="a reply")
+        code, record = self.store.store(message)
+        reply = None
+        if reply_wait_ms:
+            request = self.store.ask(record, reply_wait_ms)
+            code, reply = self.store.wait_for_reply(request), request.reply
+        return producer_thrift.SendResult(
+            code=code, id=record.id, queue=record.queue, offset=record.offset, reply=reply
+        )
 
     def pull(self, request: Any) -> Any:
         fault = self._next_fault(request)
@@ -265,7 +168,9 @@ class FakeProxy:
         fault.times -= 1
         if fault.times <= 0:
             self.faults.popleft()
-        if fault.drop == "before":
+        if fault.drop == "hang":
+            self.penstock.stopping.wait(HANG_S)
+        if fault.drop in ("before", "hang"):
             raise Dropped
         return fault
 
@@ -320,6 +225,8 @@ def _delivery(receipt: bytes, lease: Lease) -> Any:
         stored_at_ms=record.stored_at_ms,
         id=record.id,
         message=record.message,
+        reply_token=record.request and record.request.token,
+        reply_by_ms=record.request and record.request.by_ms,
     )
 
 
@@ -337,7 +244,9 @@ class FakePenstock:
         self.store = Store()
         self.ssl_context = ssl_context
         self.closed = False
+        self.stopping = threading.Event()
         self.wait_ms_max = 30_000
+        self.clock_ahead_s = 0.0  # of the proxies' clock, as seen by the clients
         self.producers = [FakeProxy(self, producer_thrift.Producer) for _ in range(producers)]
         self.consumers = [FakeProxy(self, consumer_thrift.Consumer) for _ in range(consumers)]
 
@@ -349,8 +258,15 @@ class FakePenstock:
 
     def close(self) -> None:
         self.closed = True
+        self.stopping.set()
         for proxy in self.producers + self.consumers:
             proxy.close()
+
+    def forget(self) -> None:
+        """Forgets calls and faults, so that one test can make several of the same kind."""
+        for proxy in self.producers + self.consumers:
+            proxy.calls.clear()
+            proxy.faults.clear()
 
     @property
     def producer(self) -> tuple[str, int]:
@@ -368,13 +284,21 @@ class FakePenstock:
     def consumer_endpoints(self) -> str:
         return ",".join(proxy.address for proxy in self.consumers)
 
+    def credential(self) -> Any:
+        now_ms = int((time.time() + self.clock_ahead_s) * 1000)
+        signature = self._signature(self.app, self.key_id, now_ms)
+        return message_thrift.Credential(app=self.app, key_id=self.key_id, issued_at_ms=now_ms, signature=signature)
+
     def refusal(self, credential: Any) -> int | None:
-        signed = f"penstock/1\n{credential.app}\n{credential.key_id}\n{credential.issued_at_ms}"
-        signature = hmac.new(self.secret.encode(), signed.encode(), hashlib.sha256).digest()
-        fresh = abs(time.time() * 1000 - credential.issued_at_ms) <= 300_000
+        signature = self._signature(credential.app, credential.key_id, credential.issued_at_ms)
+        fresh = abs((time.time() + self.clock_ahead_s) * 1000 - credential.issued_at_ms) <= 300_000
         known = (credential.app, credential.key_id) == (self.app, self.key_id)
         valid = known and fresh and hmac.compare_digest(signature, credential.signature)
         return None if valid else Code.UNAUTHENTICATED
+
+    def _signature(self, app: str, key_id: str, issued_at_ms: int) -> bytes:
+        signed = f"penstock/1\n{app}\n{key_id}\n{issued_at_ms}"
+        return hmac.new(self.secret.encode(), signed.encode(), hashlib.sha256).digest()
 
 
 def main() -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 from tests.services import require
 
 CLIENTS = Path(__file__).resolve().parents[2] / "clients"
-LANGUAGES = ("python", "php", "go", "cpp", "java", "node")
+LANGUAGES = ("python", "php", "go", "cpp", "java", "node", "rust")
 _GO_OUTSIDE_PATH = Path("/usr/local/go/bin")
+_CARGO_OUTSIDE_PATH = Path.home() / ".cargo" / "bin"
 _BUILD_DEADLINE_S = 600
 
 
@@ -24,8 +25,9 @@ def program(language: str, name: str) -> list[str]:
 def environment(**more: str) -> dict[str, str]:
     """The environment for `program` and for builds: this Python for the Python programs, and Go found outside PATH."""
     path = os.environ["PATH"]
-    if shutil.which("go") is None:
-        path = f"{path}:{_GO_OUTSIDE_PATH}"
+    for tool, outside in (("go", _GO_OUTSIDE_PATH), ("cargo", _CARGO_OUTSIDE_PATH)):
+        if shutil.which(tool) is None:
+            path = f"{path}:{outside}"
     return {**os.environ, "PATH": path, "PYTHON": sys.executable, **more}
 
 
@@ -35,6 +37,14 @@ def build(language: str) -> None:
         require(condition, f"clients in {language}: {why}")
     if language != "python":
         make(language)
+
+
+def can_build(language: str) -> bool:
+    """Whether the language's tool chain is here. What is built then is built at once, or fails."""
+    if not all(condition for condition, _ in _needs(language)):
+        return False
+    build(language)
+    return True
 
 
 @functools.cache
@@ -90,5 +100,14 @@ def _needs(language: str) -> list[tuple[object, str]]:
             compiler,
             (shutil.which("node"), "Node (Debian: nodejs)"),
             (shutil.which("npm"), "npm (Debian: npm), which fetches Apache Thrift's library"),
+        ],
+        "rust": [
+            compiler,
+            (
+                shutil.which("cargo") or (_CARGO_OUTSIDE_PATH / "cargo").is_file(),
+                "Rust from 1.70 with cargo (Debian: cargo-web), which fetches Apache Thrift's library",
+            ),
+            (Path("/usr/include/openssl").is_dir(), "Debian's libssl-dev"),
+            (shutil.which("pkg-config"), "pkg-config (Debian: pkgconf)"),
         ],
     }[language]

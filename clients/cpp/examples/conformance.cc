@@ -5,7 +5,9 @@
 #include <iostream>
 #include <memory>
 #include <sstream>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "penstock/consumer.h"
@@ -16,6 +18,22 @@ namespace {
 
 using boost::property_tree::ptree;
 using penstock::client::Milliseconds;
+
+std::string Hex(const std::string& bytes) {
+  static const char* digits = "0123456789abcdef";
+  std::string text;
+  for (unsigned char byte : bytes) {
+    text += digits[byte >> 4];
+    text += digits[byte & 15];
+  }
+  return text;
+}
+
+std::string Unhex(const std::string& text) {
+  std::string bytes;
+  for (std::size_t at = 0; at < text.size(); at += 2) bytes += static_cast<char>(std::stoi(text.substr(at, 2), nullptr, 16));
+  return bytes;
+}
 
 // The suite sends and receives no text that JSON would escape.
 std::string Quoted(const std::string& text) { return '"' + text + '"'; }
@@ -33,6 +51,11 @@ class Driver {
     if (what == "send") return Send(asked);
     if (what == "pull") return Pull(asked);
     if (what == "settle") return Settle(asked);
+    if (what == "run") return Run(asked);
+    if (what == "reply") {
+      producer_->Reply(pulled_.at(asked.get<std::size_t>("index")), Unhex(asked.get<std::string>("body")));
+      return "{}";
+    }
     if (what == "flush") {
       consumer_->Flush();
       return "{\"refused\": " + std::to_string(consumer_->acks_refused()) + "}";
@@ -46,6 +69,7 @@ class Driver {
   std::string Open(const ptree& asked) {
     penstock::client::Options options;
     options.deadline = Milliseconds(asked.get<int>("deadline_ms"));
+    options.call_timeout = Milliseconds(asked.get<int>("call_timeout_ms"));
     options.framed = !asked.get<bool>("buffered");
     options.tls_ca_file = asked.get<std::string>("tls_ca");
     options.tls = !options.tls_ca_file.empty();
@@ -56,30 +80,46 @@ class Driver {
       return penstock::client::ParseEndpoints(asked.get<std::string>(name));
     };
     producer_ = std::make_unique<penstock::client::Producer>(endpoints("producer"), identity, options);
-    consumer_ = std::make_unique<penstock::client::Consumer>(
-        endpoints("consumer"), identity,
-        penstock::client::Subscription{asked.get<std::string>("group"), {topic_}, {}}, options);
+    penstock::client::Subscription subscription{asked.get<std::string>("group"), {topic_}, {}};
+    if (asked.get<int>("lease_ms") > 0) subscription.invisible = Milliseconds(asked.get<int>("lease_ms"));
+    consumer_ = std::make_unique<penstock::client::Consumer>(endpoints("consumer"), identity, subscription, options);
     return "{}";
   }
 
   std::string Send(const ptree& asked) {
     std::vector<penstock::Message> messages;
-    for (const auto& [name, given] : asked.get_child("messages")) {
-      penstock::Message message;
-      message.topic = topic_;
-      message.__set_body(given.get<std::string>("body"));
-      if (given.count("key")) message.__set_key(given.get<std::string>("key"));
-      if (given.count("id")) message.__set_id(given.get<std::string>("id"));
-      messages.push_back(std::move(message));
-    }
+    for (const auto& [name, given] : asked.get_child("messages")) messages.push_back(MessageOf(given));
+    penstock::client::How how;
+    how.reply_wait = Milliseconds(asked.get<int>("reply_wait_ms"));
     std::string shown;
-    for (const auto& each : producer_->SendAll(messages)) {
+    for (const auto& each : producer_->SendAll(messages, how)) {
       shown += shown.empty() ? "" : ", ";
       shown += "{\"code\": " + std::to_string(each.code) + ", \"id\": " + Quoted(each.id) +
                ", \"queue\": " + OrNull(each.queue) + ", \"offset\": " + OrNull(each.offset) +
-               ", \"attempts\": " + std::to_string(each.attempts) + "}";
+               ", \"attempts\": " + std::to_string(each.attempts) +
+               ", \"reply\": " + (each.reply ? Quoted(Hex(each.reply->body)) : "null") + "}";
     }
     return "{\"results\": [" + shown + "]}";
+  }
+
+  penstock::Message MessageOf(const ptree& given) {
+    penstock::Message message;
+    message.topic = topic_;
+    std::string body;
+    const auto part = Unhex(given.get<std::string>("body"));
+    for (int times = given.get<int>("times", 1); times > 0; times--) body += part;
+    message.__set_body(body);
+    if (given.count("key")) message.__set_key(given.get<std::string>("key"));
+    if (given.count("id")) message.__set_id(given.get<std::string>("id"));
+    if (given.count("tag")) message.__set_tag(given.get<std::string>("tag"));
+    if (given.count("delay_ms")) message.__set_delay_ms(given.get<int>("delay_ms"));
+    if (given.get<bool>("cancel", false)) message.__set_operation(penstock::Operation::CANCEL);
+    if (given.count("properties")) {
+      std::map<std::string, std::string> properties;
+      for (const auto& [name, value] : given.get_child("properties")) properties[name] = value.data();
+      message.__set_properties(properties);
+    }
+    return message;
   }
 
   std::string Pull(const ptree& asked) {
@@ -87,10 +127,33 @@ class Driver {
     std::string shown;
     for (const auto& each : pulled_) {
       shown += shown.empty() ? "" : ", ";
-      shown += "{\"body\": " + Quoted(each.message.body) + ", \"key\": " + Quoted(each.message.key) +
-               ", \"attempt\": " + std::to_string(each.attempt) + "}";
+      const auto& message = each.message;
+      std::string properties;
+      for (const auto& [name, value] : message.properties) {
+        properties += (properties.empty() ? "" : ", ") + Quoted(name) + ": " + Quoted(value);
+      }
+      shown += "{\"body\": " + Quoted(Hex(message.body)) + ", \"key\": " + Quoted(message.key) +
+               ", \"tag\": " + Quoted(message.tag) + ", \"properties\": {" + properties + "}" +
+               ", \"id\": " + Quoted(each.id) + ", \"attempt\": " + std::to_string(each.attempt) +
+               ", \"asked\": " + (each.__isset.reply_token ? "true" : "false") + "}";
     }
     return "{\"deliveries\": [" + shown + "]}";
+  }
+
+  std::string Run(const ptree& asked) {
+    const auto verdict = asked.get<std::string>("verdict");
+    std::string shown;
+    int left = asked.get<int>("count");
+    consumer_->Run(
+        [&](const penstock::Delivery& delivery) {
+          std::this_thread::sleep_for(Milliseconds(asked.get<int>("handle_ms")));
+          shown += (shown.empty() ? "" : ", ") + Quoted(Hex(delivery.message.body));
+          left--;
+          if (verdict == "fail") throw std::runtime_error("the handler failed");
+          return verdict == "reject" ? penstock::Verdict::REJECT : penstock::Verdict::DONE;
+        },
+        [&] { return left <= 0; });
+    return "{\"handled\": [" + shown + "]}";
   }
 
   std::string Settle(const ptree& asked) {
@@ -127,6 +190,8 @@ int main() {
     try {
       std::cout << driver.Do(asked) << std::endl;
     } catch (const penstock::client::PullError& error) {
+      std::cout << "{\"code\": " << error.code() << "}" << std::endl;
+    } catch (const penstock::client::SendError& error) {
       std::cout << "{\"code\": " << error.code() << "}" << std::endl;
     }
   }

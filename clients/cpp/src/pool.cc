@@ -119,6 +119,7 @@ Pool::ConnectionPtr Pool::Connect(const Endpoint& endpoint) const {
   else
     transport = std::make_shared<TBufferedTransport>(connection->socket, kBufferBytes);
   transport->open();
+  if (options_.tls) connection->socket->write(nullptr, 0);  // the handshake: what it refuses was not sent
   connection->protocol = std::make_shared<TBinaryProtocol>(transport);
   return connection;
 }

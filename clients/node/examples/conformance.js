@@ -3,30 +3,45 @@
 
 const { readFileSync } = require('node:fs');
 const { createInterface } = require('node:readline');
+const { setTimeout: sleep } = require('node:timers/promises');
 
-const { Consumer, Producer, PullError } = require('..');
+const { Consumer, Producer, PullError, SendError, Verdict } = require('..');
 const { run } = require('./arguments');
 
 let producer, consumer, topic, pulled;
 
+const messageOf = ({ body, times = 1, delay_ms: delayMs, ...fields }) => ({
+  topic,
+  body: Buffer.concat(Array(times).fill(Buffer.from(body, 'hex'))),
+  delayMs,
+  ...fields,
+});
+
 const steps = {
   async open(asked) {
     const tls = asked.tls_ca ? { ca: readFileSync(asked.tls_ca) } : null;
-    const options = { deadlineMs: asked.deadline_ms, framed: !asked.buffered, tls };
+    const times = { deadlineMs: asked.deadline_ms, callTimeoutMs: asked.call_timeout_ms };
+    const options = { ...times, framed: !asked.buffered, tls };
     const who = [asked.app, asked.key_id, asked.secret];
     topic = asked.topic;
     producer = new Producer(asked.producer, ...who, options);
-    consumer = new Consumer(asked.consumer, ...who, asked.group, [topic], options);
+    const invisibleMs = asked.lease_ms || null;
+    consumer = new Consumer(asked.consumer, ...who, asked.group, [topic], { ...options, invisibleMs });
     return {};
   },
   async send(asked) {
-    const results = await producer.sendAll(asked.messages.map((each) => ({ ...each, topic })));
-    const shown = ({ code, id, queue = null, offset = null, attempts }) => ({ code, id, queue, offset, attempts });
+    const how = asked.reply_wait_ms ? { replyWaitMs: asked.reply_wait_ms } : {};
+    const results = await producer.sendAll(asked.messages.map(messageOf), how);
+    const shown = ({ code, id, queue = null, offset = null, attempts, reply }) => {
+      return { code, id, queue, offset, attempts, reply: reply ? reply.body.toString('hex') : null };
+    };
     return { results: results.map(shown) };
   },
   async pull(asked) {
     pulled = await consumer.pull({ maxMessages: asked.max, waitMs: asked.wait_ms });
-    const shown = ({ message, attempt }) => ({ body: String(message.body), key: message.key ?? null, attempt });
+    const shown = ({ message: { body, key = null, tag = null, properties = null }, id, attempt, replyToken }) => {
+      return { body: body.toString('hex'), key, tag, properties, id, attempt, asked: replyToken !== undefined };
+    };
     return { deliveries: pulled.map(shown) };
   },
   async settle({ index, verdict, delay_ms: delayMs, reason }) {
@@ -36,6 +51,22 @@ const steps = {
     else if (verdict === 'reject') consumer.reject(delivery, reason);
     else consumer.extend(delivery, delayMs);
     return {};
+  },
+  async reply({ index, body }) {
+    await producer.reply(pulled[index], Buffer.from(body, 'hex'));
+    return {};
+  },
+  async run({ count, workers, verdict, handle_ms: handleMs }) {
+    const handled = [];
+    const stop = new AbortController();
+    const handle = async ({ message }) => {
+      await sleep(handleMs);
+      if (handled.push(message.body.toString('hex')) === count) stop.abort();
+      if (verdict === 'fail') throw new Error('the handler failed');
+      return verdict === 'reject' ? Verdict.REJECT : Verdict.DONE;
+    };
+    await consumer.run(handle, { signal: stop.signal, workers });
+    return { handled };
   },
   async flush() {
     await consumer.flush();
@@ -52,7 +83,7 @@ run(async () => {
   for await (const line of createInterface({ input: process.stdin })) {
     const asked = JSON.parse(line);
     const answer = await steps[asked.do](asked).catch((error) => {
-      if (!(error instanceof PullError)) throw error;
+      if (!(error instanceof PullError || error instanceof SendError)) throw error;
       return { code: error.code };
     });
     process.stdout.write(`${JSON.stringify(answer)}\n`);

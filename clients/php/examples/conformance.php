@@ -6,7 +6,11 @@ use Penstock\Client\Consumer;
 use Penstock\Client\Options;
 use Penstock\Client\Producer;
 use Penstock\Client\PullException;
+use Penstock\Client\SendException;
+use Penstock\Delivery;
 use Penstock\Message;
+use Penstock\Operation;
+use Penstock\Verdict;
 
 require __DIR__ . '/../autoload.php';
 
@@ -19,29 +23,39 @@ final class Driver
 
     public function open(array $asked): array
     {
-        $tls = $asked['tls_ca'] ? ['cafile' => $asked['tls_ca']] : null;
-        $options = new Options(deadlineMs: $asked['deadline_ms'], framed: !$asked['buffered'], tls: $tls);
+        $options = new Options(
+            deadlineMs: $asked['deadline_ms'],
+            callTimeoutMs: $asked['call_timeout_ms'],
+            framed: !$asked['buffered'],
+            tls: $asked['tls_ca'] ? ['cafile' => $asked['tls_ca']] : null,
+        );
         $who = [$asked['app'], $asked['key_id'], $asked['secret']];
         $this->topic = $asked['topic'];
         $this->producer = new Producer($asked['producer'], ...$who, options: $options);
-        $this->consumer = new Consumer($asked['consumer'], ...$who, group: $asked['group'], topics: [$this->topic], options: $options);
+        $what = ['group' => $asked['group'], 'topics' => [$this->topic], 'invisibleMs' => $asked['lease_ms'] ?: null];
+        $this->consumer = new Consumer($asked['consumer'], ...$who, ...$what, options: $options);
         return [];
     }
 
     public function send(array $asked): array
     {
-        $messages = array_map(fn (array $each) => new Message(['topic' => $this->topic] + $each), $asked['messages']);
         $shown = fn ($result) => [
             'code' => $result->code, 'id' => $result->id, 'queue' => $result->queue, 'offset' => $result->offset,
-            'attempts' => $result->attempts,
+            'attempts' => $result->attempts, 'reply' => $result->reply ? bin2hex($result->reply->body) : null,
         ];
-        return ['results' => array_map($shown, $this->producer->sendAll($messages))];
+        $messages = array_map($this->message(...), $asked['messages']);
+        $results = $this->producer->sendAll($messages, replyWaitMs: $asked['reply_wait_ms'] ?: null);
+        return ['results' => array_map($shown, $results)];
     }
 
     public function pull(array $asked): array
     {
         $this->pulled = $this->consumer->pull(maxMessages: $asked['max'], waitMs: $asked['wait_ms']);
-        $shown = fn ($each) => ['body' => $each->message->body, 'key' => $each->message->key, 'attempt' => $each->attempt];
+        $shown = fn (Delivery $each) => [
+            'body' => bin2hex($each->message->body ?? ''), 'key' => $each->message->key, 'tag' => $each->message->tag,
+            'properties' => $each->message->properties, 'id' => $each->id, 'attempt' => $each->attempt,
+            'asked' => $each->reply_token !== null,
+        ];
         return ['deliveries' => array_map($shown, $this->pulled)];
     }
 
@@ -57,17 +71,48 @@ final class Driver
         return [];
     }
 
-    public function flush(): array
+    public function reply(array $asked): array
+    {
+        $this->producer->reply($this->pulled[$asked['index']], hex2bin($asked['body']));
+        return [];
+    }
+
+    public function run(array $asked): array
+    {
+        $handled = [];
+        $handle = function (Delivery $delivery) use (&$handled, $asked): int {
+            usleep($asked['handle_ms'] * 1_000);
+            $handled[] = bin2hex($delivery->message->body ?? '');
+            return match ($asked['verdict']) {
+                'fail' => throw new RuntimeException('the handler failed'),
+                'reject' => Verdict::REJECT,
+                default => Verdict::DONE,
+            };
+        };
+        $this->consumer->run($handle, function () use (&$handled, $asked): bool {
+            return count($handled) >= $asked['count'];
+        });
+        return ['handled' => $handled];
+    }
+
+    public function flush(array $asked): array
     {
         $this->consumer->flush();
         return ['refused' => $this->consumer->acksRefused()];
     }
 
-    public function close(): array
+    public function close(array $asked): array
     {
         $this->producer->close();
         $this->consumer->close();
         return [];
+    }
+
+    private function message(array $given): Message
+    {
+        $body = str_repeat(hex2bin($given['body']), $given['times'] ?? 1);
+        $operation = ($given['cancel'] ?? false) ? Operation::CANCEL : null;
+        return new Message(['topic' => $this->topic, 'body' => $body, 'operation' => $operation] + $given);
     }
 }
 
@@ -76,7 +121,7 @@ while (($line = fgets(STDIN)) !== false) {
     $asked = json_decode($line, true);
     try {
         $answer = $driver->{$asked['do']}($asked);
-    } catch (PullException $error) {
+    } catch (PullException | SendException $error) {
         $answer = ['code' => $error->getCode()];
     }
     echo json_encode((object) $answer), "\n";

@@ -3,38 +3,54 @@
 import json
 import ssl
 import sys
+import threading
+import time
 from typing import Any
 
-from penstock_client import Consumer, Message, Options, Producer, PullError
+from penstock_client import Consumer, Delivery, Message, Options, Producer, PullError, SendError, Verdict
+
+Fields = dict[str, Any]
 
 
 class Driver:
-    def open(self, asked: dict[str, Any]) -> dict[str, Any]:
-        context = ssl.create_default_context(cafile=asked["tls_ca"]) if asked.get("tls_ca") else None
-        how = Options(deadline_ms=asked["deadline_ms"], framed=not asked["buffered"], ssl_context=context)
+    def open(self, asked: Fields) -> Fields:
+        context = ssl.create_default_context(cafile=asked["tls_ca"]) if asked["tls_ca"] else None
+        how = Options(
+            deadline_ms=asked["deadline_ms"],
+            call_timeout_ms=asked["call_timeout_ms"],
+            framed=not asked["buffered"],
+            ssl_context=context,
+        )
         who = (asked["app"], asked["key_id"], asked["secret"])
         self.topic = asked["topic"]
         self.producer = Producer(asked["producer"], *who, how)
-        self.consumer = Consumer(asked["consumer"], *who, asked["group"], [self.topic], options=how)
+        lease_ms = asked["lease_ms"] or None
+        self.consumer = Consumer(
+            asked["consumer"], *who, asked["group"], [self.topic], invisible_ms=lease_ms, options=how
+        )
         return {}
 
-    def send(self, asked: dict[str, Any]) -> dict[str, Any]:
-        messages = [
-            Message(topic=self.topic, body=each["body"].encode(), key=each.get("key"), id=each.get("id"))
-            for each in asked["messages"]
-        ]
-        results = self.producer.send_all(messages)
+    def send(self, asked: Fields) -> Fields:
+        messages = [self.message(**each) for each in asked["messages"]]
+        results = self.producer.send_all(messages, reply_wait_ms=asked["reply_wait_ms"] or None)
         names = ("code", "id", "queue", "offset", "attempts")
-        return {"results": [{name: getattr(result, name) for name in names} for result in results]}
-
-    def pull(self, asked: dict[str, Any]) -> dict[str, Any]:
-        self.pulled = self.consumer.pull(asked["max"], wait_ms=asked["wait_ms"])
-        deliveries = [(each.message, each.attempt) for each in self.pulled]
+        shown = [{name: getattr(each, name) for name in names} for each in results]
         return {
-            "deliveries": [{"body": m.body.decode(), "key": m.key, "attempt": attempt} for m, attempt in deliveries]
+            "results": [
+                {**fields, "reply": each.reply and each.reply.body.hex()}
+                for fields, each in zip(shown, results, strict=True)
+            ]
         }
 
-    def settle(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def message(self, body: str, times: int = 1, cancel: bool = False, **fields: Any) -> Message:
+        body_bytes = bytes.fromhex(body) * times
+        return Message(topic=self.topic, body=body_bytes, operation=1 if cancel else None, **fields)
+
+    def pull(self, asked: Fields) -> Fields:
+        self.pulled = self.consumer.pull(asked["max"], wait_ms=asked["wait_ms"])
+        return {"deliveries": [shown(each) for each in self.pulled]}
+
+    def settle(self, asked: Fields) -> Fields:
         delivery = self.pulled[asked["index"]]
         match asked["verdict"]:
             case "done":
@@ -47,14 +63,47 @@ class Driver:
                 self.consumer.extend(delivery, asked["delay_ms"])
         return {}
 
-    def flush(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def reply(self, asked: Fields) -> Fields:
+        self.producer.reply(self.pulled[asked["index"]], bytes.fromhex(asked["body"]))
+        return {}
+
+    def run(self, asked: Fields) -> Fields:
+        handled: list[str] = []
+        stop = threading.Event()
+
+        def handle(delivery: Delivery) -> int:
+            time.sleep(asked["handle_ms"] / 1000)
+            handled.append((delivery.message.body or b"").hex())
+            if len(handled) == asked["count"]:
+                stop.set()
+            if asked["verdict"] == "fail":
+                raise ValueError("the handler failed")
+            return Verdict.REJECT if asked["verdict"] == "reject" else Verdict.DONE
+
+        self.consumer.run(handle, stop)
+        return {"handled": handled}
+
+    def flush(self, asked: Fields) -> Fields:
         self.consumer.flush()
         return {"refused": self.consumer.acks_refused}
 
-    def close(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def close(self, asked: Fields) -> Fields:
         self.producer.close()
         self.consumer.close()
         return {}
+
+
+def shown(delivery: Delivery) -> Fields:
+    message = delivery.message
+    return {
+        "body": (message.body or b"").hex(),
+        "key": message.key,
+        "tag": message.tag,
+        "properties": message.properties,
+        "id": delivery.id,
+        "attempt": delivery.attempt,
+        "asked": delivery.reply_token is not None,
+    }
 
 
 driver = Driver()
@@ -64,4 +113,6 @@ for line in sys.stdin:
         answer = getattr(driver, asked["do"])(asked)
     except PullError as error:
         answer = {"code": error.code}
+    except SendError as error:
+        answer = {"code": error.result.code}
     print(json.dumps(answer), flush=True)

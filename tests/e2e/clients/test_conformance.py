@@ -1,124 +1,95 @@
-"""Every client through the same cases, one driver program per language for all of them; clients/conformance/README.md.
+"""Every client, and generated code alone, through the same cases; clients/conformance/README.md.
 
+The languages run beside each other, each by one driver program for all its cases, as the cases mostly wait.
 PENSTOCK_WRITE_CONFORMANCE=1 writes the table of that page from the run.
 """
 
-import json
 import os
-import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.e2e.clients.conformance_cases import CASES, GROUP, TOPIC
+from tests.e2e.clients.conformance import contents, links, pulling, sending  # noqa: F401 (they define the cases)
+from tests.e2e.clients.conformance.client import CASES, STUB, Client
 from tests.services import thrift_toolchains
 from tests.services.fake_penstock import FakePenstock
 
 PAGE = Path(__file__).resolve().parents[3] / "clients" / "conformance" / "README.md"
 TABLE = "\n## Table\n"
-passed: set[tuple[str, str]] = set()
-languages: list[str] = []
+LANGUAGES = (*thrift_toolchains.LANGUAGES, STUB)
+RUNS = [(language, each) for language in LANGUAGES for each in CASES if language not in CASES[each].without]
+CASE_S = 60.0
 
 
-class DriverClient:
-    """The driver program of one language. A case opens it on the fake that the case has."""
+class LanguageRun(threading.Thread):
+    """The chosen cases of one language, one after another. A failed case costs its driver program: the next has a new one."""
 
-    def __init__(self, language: str) -> None:
-        self._process = subprocess.Popen(
-            thrift_toolchains.program(language, "conformance"),
-            env=thrift_toolchains.environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self.language = language
-        self._defaults: dict[str, Any] = {}
+    def __init__(self, language: str, sentences: list[str]) -> None:
+        super().__init__(daemon=True)
+        self._language, self._sentences = language, sentences
+        self._ended = {each: threading.Event() for each in sentences}
+        self._failures: dict[str, BaseException] = {}
 
-    def on(self, fake: FakePenstock) -> "DriverClient":
-        self._defaults = {
-            "producer": fake.producer_endpoints,
-            "consumer": fake.consumer_endpoints,
-            "app": fake.app,
-            "key_id": fake.key_id,
-            "secret": fake.secret,
-            "topic": TOPIC,
-            "group": GROUP,
-            "deadline_ms": 10_000,
-            "buffered": False,
-            "tls_ca": "",
-        }
-        self.open()
-        return self
+    def run(self) -> None:
+        client = Client(self._language)
+        for sentence in self._sentences:
+            try:
+                with FakePenstock(producers=2, consumers=2) as fake:
+                    CASES[sentence].check(fake, client.on(fake))
+                    client.close()
+            except BaseException as failure:
+                self._failures[sentence] = failure
+                client.kill()
+                client = Client(self._language)
+            self._ended[sentence].set()
+        if client.end() != 0:
+            self._failures[self._sentences[-1]] = AssertionError("the program did not end with code 0 at its input's end")
 
-    def open(self, **changes: Any) -> None:
-        assert not self._ask("open", **{**self._defaults, **changes})
+    def wait(self, sentence: str) -> None:
+        """Raises what the case raised."""
+        assert self._ended[sentence].wait(CASE_S), f"{self._language}: the case does not end"
+        if sentence in self._failures:
+            raise self._failures[sentence]
 
-    def send(self, *messages: dict[str, str]) -> list[dict[str, Any]]:
-        return self._ask("send", messages=messages)["results"]
-
-    def pull(self, most: int = 10, wait_ms: int = 1_000) -> dict[str, Any]:
-        return self._ask("pull", max=most, wait_ms=wait_ms)
-
-    def settle(self, verdict: str, index: int = 0, delay_ms: int = 0, reason: str = "") -> None:
-        assert not self._ask("settle", verdict=verdict, index=index, delay_ms=delay_ms, reason=reason)
-
-    def flush(self) -> dict[str, Any]:
-        return self._ask("flush")
-
-    def close(self) -> None:
-        self._ask("close")
-
-    def end(self) -> int:
-        """Ends the program by the end of its input; its exit code."""
-        self._process.stdin.close()
-        code = self._process.wait(20)
-        self._process.stdout.close()
-        return code
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
-    def _ask(self, do: str, **fields: Any) -> dict[str, Any]:
-        self._process.stdin.write(json.dumps({"do": do, **fields}) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        assert line, f"the driver ended with code {self._process.wait(20)} at {do}"
-        return json.loads(line)
+    def has_passed(self, sentence: str) -> bool:
+        return self._ended[sentence].is_set() and sentence not in self._failures
 
 
-@pytest.fixture(scope="module", params=thrift_toolchains.LANGUAGES)
-def driver(request) -> Iterator[DriverClient]:
-    made = DriverClient(request.param)
-    languages.append(request.param)
+@pytest.fixture(scope="module")
+def runs(request) -> Iterator[dict[str, LanguageRun]]:
+    """The runs of the chosen tests; of a language without tool chain there is none."""
+    chosen: dict[str, list[str]] = {}
+    for item in request.session.items:
+        if item.module is request.module:
+            chosen.setdefault(item.callspec.params["language"], []).append(item.callspec.params["sentence"])
+    made = {}
+    for language, sentences in chosen.items():
+        if language == STUB or thrift_toolchains.can_build(language):
+            made[language] = LanguageRun(language, sentences)
+            made[language].start()
     yield made
-    made.kill()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def table() -> Iterator[None]:
-    yield
+    for run in made.values():
+        run.join(CASE_S)
     if os.environ.get("PENSTOCK_WRITE_CONFORMANCE"):
         before = PAGE.read_text().split(TABLE)[0]
-        PAGE.write_text(f"{before}{TABLE}\n{_table()}")
+        PAGE.write_text(f"{before}{TABLE}\n{_table(made)}")
 
 
-def _table() -> str:
-    head = ["case", *languages]
-    rows = [[each, *("yes" if (name, each) in passed else "**no**" for name in languages)] for each in CASES]
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+def _table(runs: dict[str, LanguageRun]) -> str:
+    def cell(language: str, sentence: str) -> str:
+        if (language, sentence) not in RUNS:
+            return "–"
+        return "yes" if language in runs and runs[language].has_passed(sentence) else "**no**"
+
+    rows = [["case", *LANGUAGES], ["---"] * (1 + len(LANGUAGES))]
+    rows += [[each, *(cell(language, each) for language in LANGUAGES)] for each in CASES]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in rows)
 
 
-@pytest.mark.parametrize("sentence", CASES)
-def test_the_client_conforms(driver: DriverClient, sentence: str):
-    with FakePenstock(producers=2, consumers=2) as fake:
-        CASES[sentence](fake, driver.on(fake))
-        driver.close()
-    passed.add((driver.language, sentence))
-
-
-def test_the_driver_ends_with_its_input(driver: DriverClient):
-    assert driver.end() == 0
+@pytest.mark.parametrize(("language", "sentence"), RUNS)
+def test_the_client_conforms(runs: dict[str, LanguageRun], language: str, sentence: str):
+    if language != STUB:
+        thrift_toolchains.build(language)
+    runs[language].wait(sentence)

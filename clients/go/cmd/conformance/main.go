@@ -3,7 +3,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,12 +21,24 @@ type step struct {
 	KeyID                                             string `json:"key_id"`
 	TLSCA                                             string `json:"tls_ca"`
 	DeadlineMs                                        int    `json:"deadline_ms"`
+	CallTimeoutMs                                     int    `json:"call_timeout_ms"`
+	LeaseMs                                           int    `json:"lease_ms"`
 	Buffered                                          bool
-	Messages                                          []struct{ Body, Key, ID string }
-	Max, Index                                        int
+	Messages                                          []given
+	ReplyWaitMs                                       int `json:"reply_wait_ms"`
+	Max, Index, Count                                 int
 	WaitMs                                            int `json:"wait_ms"`
-	Verdict, Reason                                   string
+	Verdict, Reason, Body                             string
 	DelayMs                                           int `json:"delay_ms"`
+	HandleMs                                          int `json:"handle_ms"`
+}
+
+type given struct {
+	Body, Key, ID, Tag string
+	Properties         map[string]string
+	Times              int
+	Cancel             bool
+	DelayMs            int `json:"delay_ms"`
 }
 
 type fields map[string]any
@@ -64,6 +78,11 @@ func (d *driver) do(asked step) (fields, error) {
 	case "settle":
 		d.settle(asked)
 		return fields{}, nil
+	case "reply":
+		_, err := d.producer.Reply(context.Background(), d.pulled[asked.Index], unhex(asked.Body))
+		return fields{}, err
+	case "run":
+		return d.run(asked)
 	case "flush":
 		err := d.consumer.Flush(context.Background())
 		return fields{"refused": d.consumer.AcksRefused()}, err
@@ -77,31 +96,42 @@ func (d *driver) open(asked step) (err error) {
 	d.topic = asked.Topic
 	config := penstock.Config{
 		Endpoints: penstock.ParseEndpoints(asked.Producer), App: asked.App, KeyID: asked.KeyID, Secret: asked.Secret,
-		Buffered: asked.Buffered, TLS: flags.TLS(asked.TLSCA), Deadline: time.Duration(asked.DeadlineMs) * time.Millisecond,
+		Buffered: asked.Buffered, TLS: flags.TLS(asked.TLSCA), Deadline: ms(asked.DeadlineMs), CallTimeout: ms(asked.CallTimeoutMs),
 	}
 	if d.producer, err = penstock.NewProducer(config); err != nil {
 		return err
 	}
 	config.Endpoints = penstock.ParseEndpoints(asked.Consumer)
-	d.consumer, err = penstock.NewConsumer(
-		penstock.ConsumerConfig{Config: config, Group: asked.Group, Topics: []string{asked.Topic}})
+	d.consumer, err = penstock.NewConsumer(penstock.ConsumerConfig{
+		Config: config, Group: asked.Group, Topics: []string{asked.Topic}, Invisible: ms(asked.LeaseMs),
+	})
 	return err
 }
 
 func (d *driver) send(asked step) (fields, error) {
 	var messages []*penstock.Message
 	for _, each := range asked.Messages {
-		messages = append(messages, &penstock.Message{Topic: d.topic, Body: []byte(each.Body), Key: each.Key, ID: each.ID})
+		body := unhex(each.Body)
+		if each.Times > 1 {
+			body = bytes.Repeat(body, each.Times)
+		}
+		messages = append(messages, &penstock.Message{
+			Topic: d.topic, Body: body, Key: each.Key, ID: each.ID, Tag: each.Tag, Properties: each.Properties,
+			Delay: ms(each.DelayMs), Cancel: each.Cancel,
+		})
 	}
-	results, err := d.producer.SendAll(context.Background(), messages, penstock.How{})
+	results, err := d.producer.SendAll(context.Background(), messages, penstock.How{ReplyWait: ms(asked.ReplyWaitMs)})
 	var shown []fields
 	for _, each := range results {
-		made := fields{"code": int(each.Code), "id": each.ID, "queue": nil, "offset": nil, "attempts": each.Attempts}
+		made := fields{"code": int(each.Code), "id": each.ID, "queue": nil, "offset": nil, "attempts": each.Attempts, "reply": nil}
 		if each.Queue >= 0 {
 			made["queue"] = each.Queue
 		}
 		if each.Offset >= 0 {
 			made["offset"] = each.Offset
+		}
+		if each.Reply != nil {
+			made["reply"] = hex.EncodeToString(each.Reply.Body)
 		}
 		shown = append(shown, made)
 	}
@@ -109,16 +139,19 @@ func (d *driver) send(asked step) (fields, error) {
 }
 
 func (d *driver) pull(asked step) (_ fields, err error) {
-	d.pulled, err = d.consumer.Pull(context.Background(), asked.Max, time.Duration(asked.WaitMs)*time.Millisecond)
+	d.pulled, err = d.consumer.Pull(context.Background(), asked.Max, ms(asked.WaitMs))
 	shown := []fields{}
 	for _, each := range d.pulled {
-		shown = append(shown, fields{"body": string(each.Message.Body), "key": each.Message.Key, "attempt": each.Attempt})
+		shown = append(shown, fields{
+			"body": hex.EncodeToString(each.Message.Body), "key": each.Message.Key, "tag": each.Message.Tag,
+			"properties": each.Message.Properties, "id": each.ID, "attempt": each.Attempt, "asked": each.ReplyToken != nil,
+		})
 	}
 	return fields{"deliveries": shown}, err
 }
 
 func (d *driver) settle(asked step) {
-	delivery, delay := d.pulled[asked.Index], time.Duration(asked.DelayMs)*time.Millisecond
+	delivery, delay := d.pulled[asked.Index], ms(asked.DelayMs)
 	switch asked.Verdict {
 	case "done":
 		d.consumer.Done(delivery)
@@ -129,4 +162,33 @@ func (d *driver) settle(asked step) {
 	default:
 		d.consumer.Extend(delivery, delay)
 	}
+}
+
+func (d *driver) run(asked step) (fields, error) {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	var handled []string
+	err := d.consumer.Run(ctx, 32, func(_ context.Context, each *penstock.Delivery) (penstock.Verdict, error) {
+		time.Sleep(ms(asked.HandleMs))
+		if handled = append(handled, hex.EncodeToString(each.Message.Body)); len(handled) == asked.Count {
+			stop()
+		}
+		switch asked.Verdict {
+		case "fail":
+			return penstock.VerdictDone, errors.New("the handler failed")
+		case "reject":
+			return penstock.VerdictReject, nil
+		default:
+			return penstock.VerdictDone, nil
+		}
+	})
+	return fields{"handled": handled}, err
+}
+
+func ms(count int) time.Duration { return time.Duration(count) * time.Millisecond }
+
+func unhex(text string) []byte {
+	body, err := hex.DecodeString(text)
+	flags.Check(err)
+	return body
 }

@@ -5,28 +5,49 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 import com.google.gson.Gson;
 import com.google.gson.GsonBuilder;
 import com.google.gson.JsonObject;
+import com.google.gson.annotations.SerializedName;
 import io.penstock.client.PenstockConsumer;
 import io.penstock.client.PenstockException;
 import io.penstock.client.PenstockOptions;
 import io.penstock.client.PenstockProducer;
 import io.penstock.thrift.Delivery;
 import io.penstock.thrift.Message;
+import io.penstock.thrift.Operation;
+import io.penstock.thrift.Verdict;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Collections;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 
 /** Does what the conformance suite asks for: one JSON object per line on stdin and on stdout; clients/conformance/. */
 final class Conformance {
   private static final Gson JSON = new GsonBuilder().serializeNulls().create();
+  private static final HexFormat HEX = HexFormat.of();
 
-  private record Sent(int code, String id, Integer queue, Long offset, int attempts) {}
+  private record Sent(int code, String id, Integer queue, Long offset, int attempts, String reply) {}
 
-  private record Pulled(String body, String key, int attempt) {}
+  private record Pulled(
+      String body, String key, String tag, Map<String, String> properties, String id, int attempt, boolean asked) {}
+
+  /** A message of a step. */
+  private static final class Given {
+    String body;
+    String key;
+    String id;
+    String tag;
+    Map<String, String> properties;
+    int times;
+    boolean cancel;
+
+    @SerializedName("delay_ms")
+    long delayMs;
+  }
 
   private PenstockProducer producer;
   private PenstockConsumer consumer;
@@ -50,16 +71,20 @@ final class Conformance {
   }
 
   private Object step(JsonObject asked) throws IOException {
-    switch (asked.get("do").getAsString()) {
+    switch (text(asked, "do")) {
       case "open" -> open(asked);
       case "send" -> {
         return Map.of("results", send(asked));
       }
       case "pull" -> {
-        pulled = consumer.pull(asked.get("max").getAsInt(), Duration.ofMillis(asked.get("wait_ms").getAsInt()));
+        pulled = consumer.pull(number(asked, "max"), duration(asked, "wait_ms"));
         return Map.of("deliveries", pulled.stream().map(Conformance::shown).toList());
       }
       case "settle" -> settle(asked);
+      case "reply" -> producer.reply(pulled.get(number(asked, "index")), HEX.parseHex(text(asked, "body")));
+      case "run" -> {
+        return Map.of("handled", run(asked));
+      }
       case "flush" -> {
         consumer.flush();
         return Map.of("refused", consumer.acksRefused());
@@ -73,47 +98,88 @@ final class Conformance {
   }
 
   private void open(JsonObject asked) throws IOException {
-    PenstockOptions options = new PenstockOptions().deadline(Duration.ofMillis(asked.get("deadline_ms").getAsInt()));
+    PenstockOptions options = new PenstockOptions()
+        .deadline(duration(asked, "deadline_ms"))
+        .callTimeout(duration(asked, "call_timeout_ms"));
     if (asked.get("buffered").getAsBoolean()) {
       options.buffered();
     }
-    if (!asked.get("tls_ca").getAsString().isEmpty()) {
-      options.tlsTrusting(Path.of(asked.get("tls_ca").getAsString()));
+    if (!text(asked, "tls_ca").isEmpty()) {
+      options.tlsTrusting(Path.of(text(asked, "tls_ca")));
     }
-    String app = asked.get("app").getAsString();
-    String keyId = asked.get("key_id").getAsString();
-    String secret = asked.get("secret").getAsString();
-    topic = asked.get("topic").getAsString();
-    producer = new PenstockProducer(asked.get("producer").getAsString(), app, keyId, secret, options);
-    consumer = new PenstockConsumer(asked.get("consumer").getAsString(), app, keyId, secret,
-        asked.get("group").getAsString(), List.of(topic), null, options);
+    String app = text(asked, "app");
+    String keyId = text(asked, "key_id");
+    String secret = text(asked, "secret");
+    Duration invisible = number(asked, "lease_ms") > 0 ? duration(asked, "lease_ms") : null;
+    topic = text(asked, "topic");
+    producer = new PenstockProducer(text(asked, "producer"), app, keyId, secret, options);
+    consumer = new PenstockConsumer(text(asked, "consumer"), app, keyId, secret, text(asked, "group"), List.of(topic),
+        invisible, options);
   }
 
   private List<Sent> send(JsonObject asked) {
     List<Message> messages = new ArrayList<>();
-    asked.getAsJsonArray("messages").forEach(each -> {
-      Map<?, ?> given = JSON.fromJson(each, Map.class);
-      Message message = new Message(topic).setBody(given.get("body").toString().getBytes(UTF_8));
-      messages.add(message.setKey((String) given.get("key")).setId((String) given.get("id")));
-    });
-    return producer.sendAll(messages).stream()
-        .map(each -> new Sent(each.code(), each.id(), each.queue(), each.offset(), each.attempts()))
+    asked.getAsJsonArray("messages").forEach(each -> messages.add(message(JSON.fromJson(each, Given.class))));
+    Duration replyWait = number(asked, "reply_wait_ms") > 0 ? duration(asked, "reply_wait_ms") : null;
+    return producer.sendAll(messages, null, replyWait).stream()
+        .map(each -> new Sent(each.code(), each.id(), each.queue(), each.offset(), each.attempts(),
+            each.reply() == null ? null : HEX.formatHex(each.reply().getBody())))
         .toList();
   }
 
+  private Message message(Given given) {
+    byte[] body = HEX.parseHex(given.body.repeat(Math.max(1, given.times)));
+    Message message = new Message(topic).setBody(body).setKey(given.key).setId(given.id).setTag(given.tag);
+    if (given.delayMs > 0) {
+      message.setDelayMs(given.delayMs);
+    }
+    return message.setProperties(given.properties).setOperation(given.cancel ? Operation.CANCEL : null);
+  }
+
+  private List<String> run(JsonObject asked) {
+    List<String> handled = Collections.synchronizedList(new ArrayList<>());
+    consumer.run(delivery -> {
+      Thread.sleep(number(asked, "handle_ms"));
+      handled.add(HEX.formatHex(delivery.getMessage().getBody()));
+      if (handled.size() == number(asked, "count")) {
+        consumer.stop();
+      }
+      if (text(asked, "verdict").equals("fail")) {
+        throw new IllegalStateException("the handler failed");
+      }
+      return text(asked, "verdict").equals("reject") ? Verdict.REJECT : Verdict.DONE;
+    }, number(asked, "workers"), 32, Duration.ofSeconds(5));
+    return handled;
+  }
+
   private static Pulled shown(Delivery each) {
-    return new Pulled(new String(each.getMessage().getBody(), UTF_8), each.getMessage().getKey(), each.getAttempt());
+    Message message = each.getMessage();
+    byte[] body = message.isSetBody() ? message.getBody() : new byte[0];
+    return new Pulled(HEX.formatHex(body), message.getKey(), message.getTag(), message.getProperties(), each.getId(),
+        each.getAttempt(), each.isSetReplyToken());
   }
 
   private void settle(JsonObject asked) {
-    Delivery delivery = pulled.get(asked.get("index").getAsInt());
-    Duration delay = Duration.ofMillis(asked.get("delay_ms").getAsInt());
-    String reason = asked.get("reason").getAsString();
-    switch (asked.get("verdict").getAsString()) {
+    Delivery delivery = pulled.get(number(asked, "index"));
+    Duration delay = duration(asked, "delay_ms");
+    String reason = text(asked, "reason");
+    switch (text(asked, "verdict")) {
       case "done" -> consumer.done(delivery);
       case "retry" -> consumer.retry(delivery, delay, reason);
       case "reject" -> consumer.reject(delivery, reason);
       default -> consumer.extend(delivery, delay);
     }
+  }
+
+  private static String text(JsonObject of, String name) {
+    return of.get(name).getAsString();
+  }
+
+  private static int number(JsonObject of, String name) {
+    return of.get(name).getAsInt();
+  }
+
+  private static Duration duration(JsonObject of, String name) {
+    return Duration.ofMillis(number(of, name));
   }
 }

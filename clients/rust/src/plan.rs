@@ -1,0 +1,149 @@
+use std::time::{Duration, Instant};
+
+use crate::codes::{action_of, Action};
+use crate::errors::{CallFailed, Error};
+use crate::message::{Code, Message};
+use crate::message_fields::size_of;
+use crate::producer::SendResult;
+
+const CALL_MESSAGES_MAX: usize = 1_000;
+const CALL_BYTES_MAX: usize = 8_000_000; // well under Thrift's frame limit of 16,384,000
+
+/// The outcome of one message after all retries.
+#[derive(Clone, Debug)]
+pub struct SendOutcome {
+    pub code: Code,
+    pub id: String,
+    /// None unless stored.
+    pub queue: Option<i32>,
+    /// In the queue. None unless stored, and while the message is in the fallback buffer (BUFFERED).
+    pub offset: Option<i64>,
+    pub reason: String,
+    /// Of a request that was answered.
+    pub reply: Option<Message>,
+    /// Attempts that reached a proxy.
+    pub attempts: u32,
+}
+
+impl SendOutcome {
+    /// Stored. A request whose reply did not come is stored too, but not ok.
+    pub fn is_ok(&self) -> bool {
+        action_of(self.code) == Action::Done
+    }
+
+    pub fn error(&self) -> Error {
+        Error::Refused { code: self.code, reason: self.reason.clone(), id: self.id.clone() }
+    }
+}
+
+/// One message of a batch. Invariant: one whose outcome was once unknown is reported as unknown (TIMEOUT) unless a later
+/// answer settles it. A later "not stored" applies only to that later attempt.
+pub(crate) struct Entry {
+    pub message: Message,
+    pub due: Instant,
+    pub attempts: u32,
+    pub is_settled: bool,
+    pub code: Code,
+    is_maybe_stored: bool,
+    reason: String,
+    answer: Option<SendResult>,
+}
+
+impl Entry {
+    pub fn new(message: Message, due: Instant) -> Entry {
+        let reason = "no proxy could be reached before the deadline".into();
+        let (attempts, is_settled, is_maybe_stored, code) = (0, false, false, Code::UNAVAILABLE);
+        Entry { message, due, attempts, is_settled, code, is_maybe_stored, reason, answer: None }
+    }
+
+    /// `pause` gives the pause after so many attempts.
+    pub fn answered(&mut self, answer: SendResult, now: Instant, pause: impl Fn(&SendResult, u32) -> Duration) {
+        self.attempts += 1;
+        self.code = answer.code;
+        self.reason = answer.error.clone().unwrap_or_else(|| "no reason given".into());
+        match action_of(answer.code) {
+            Action::Later => self.due = now + pause(&answer, self.attempts),
+            Action::Unknown => {
+                self.due = now + pause(&answer, self.attempts);
+                self.is_maybe_stored = true;
+            }
+            Action::Elsewhere => self.due = now,
+            _ => self.is_settled = true,
+        }
+        self.answer = Some(answer);
+    }
+
+    /// No answer came. It is due again at once: the pool has set that proxy aside.
+    pub fn failed(&mut self, failure: &CallFailed, now: Instant) {
+        self.attempts += u32::from(failure.sent);
+        self.is_maybe_stored |= failure.sent;
+        self.reason = failure.reason.clone();
+        self.due = now;
+    }
+
+    pub fn outcome(self) -> SendOutcome {
+        let Entry { code, reason, attempts, .. } = self;
+        let id = self.message.id.unwrap_or_default();
+        match self.answer.filter(|_| self.is_settled) {
+            Some(answer) => {
+                let SendResult { queue, offset, reply, .. } = answer;
+                SendOutcome { code, id: answer.id.unwrap_or(id), queue, offset, reason, reply, attempts }
+            }
+            None => {
+                let code = if self.is_maybe_stored { Code::TIMEOUT } else { code };
+                SendOutcome { code, id, queue: None, offset: None, reason, reply: None, attempts }
+            }
+        }
+    }
+}
+
+/// The due entries that fit into one call, at least one, and their approximate size in bytes.
+pub(crate) fn one_call(entries: &[Entry], now: Instant) -> (Vec<usize>, usize) {
+    let (mut chosen, mut size) = (Vec::new(), 0);
+    for (at, each) in entries.iter().enumerate().filter(|(_, each)| !each.is_settled && each.due <= now) {
+        let more = size_of(&each.message);
+        if !chosen.is_empty() && (chosen.len() >= CALL_MESSAGES_MAX || size + more > CALL_BYTES_MAX) {
+            break;
+        }
+        size += more;
+        chosen.push(at);
+    }
+    (chosen, size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(now: Instant) -> Entry {
+        Entry::new(crate::message("t", "x"), now)
+    }
+
+    fn answer(code: Code) -> SendResult {
+        SendResult::new(code, None, None, None, None, None, None)
+    }
+
+    #[test]
+    fn what_was_once_unknown_stays_unknown_until_an_answer_settles_it() {
+        let now = Instant::now();
+        let second = Duration::from_secs(1);
+        let mut lost = entry(now);
+        lost.failed(&CallFailed { reason: "cut".into(), sent: true }, now);
+        lost.answered(answer(Code::UNAVAILABLE), now, |_, _| second);
+        assert_eq!(lost.due, now + second);
+        assert_eq!((lost.outcome().code, entry(now).outcome().code), (Code::TIMEOUT, Code::UNAVAILABLE));
+        let mut stored = entry(now);
+        stored.failed(&CallFailed { reason: "cut".into(), sent: true }, now);
+        stored.answered(answer(Code::DUPLICATE), now, |_, _| second);
+        assert!(stored.is_settled && stored.outcome().is_ok());
+    }
+
+    #[test]
+    fn a_call_has_at_most_a_thousand_messages_and_eight_megabytes_but_at_least_one() {
+        let now = Instant::now();
+        let small: Vec<Entry> = (0..1_500).map(|_| entry(now)).collect();
+        assert_eq!(one_call(&small, now).0.len(), 1_000);
+        let large = || Entry::new(crate::message("t", vec![0; 5_000_000]), now);
+        assert_eq!(one_call(&[large(), large()], now).0, [0]);
+    }
+}
