@@ -66,7 +66,7 @@ type Consumer struct {
 // NewConsumer connects lazily: it fails only on a bad configuration.
 func NewConsumer(config ConsumerConfig) (*Consumer, error) {
 	config.Config = config.Config.withDefaults()
-	pool, err := newPool(config.Config)
+	pool, err := newPool(config.Config, "pull")
 	if err != nil {
 		return nil, err
 	}

@@ -129,12 +129,17 @@ func (r *run) handleAll(ctx context.Context) {
 		verdict, err := r.handle(ctx, d)
 		ack := newAck(d, contract.Verdict(verdict), 0, "")
 		if err != nil {
+			verdict = VerdictRetry
 			ack = newAck(d, contract.Verdict_RETRY, 0, err.Error())
 		}
+		took := time.Since(began)
 		c.mu.Lock() // one step, so that no extension follows the acknowledgement
-		r.held.end(time.Since(began))
+		r.held.end(took)
 		c.queue(ack)
 		c.mu.Unlock()
+		if told := c.config.Metrics.Handled; told != nil {
+			told(d, verdict, took)
+		}
 	}
 }
 

@@ -33,6 +33,17 @@ type Config struct {
 	OutageMax      time.Duration // 10 min: Run ends when no pull has succeeded for so long; negative: never
 	ExtendMax      time.Duration // 1 h: Run extends no lease beyond this; a handler that hangs loses its message then
 	Tell           func(string)  // log.Print: is called with outages and topics that give nothing
+	Metrics        Metrics
+}
+
+// Metrics are functions that are called as things happen, by the goroutine concerned: return soon. Each may be nil.
+type Metrics struct {
+	// Call: one attempt at one proxy has ended. The error is nil for an answer, whatever its code.
+	Call func(method, endpoint string, took time.Duration, err error)
+	// Sent: the final outcome of one message, after all retries.
+	Sent func(Result)
+	// Handled: a handler of Run has ended.
+	Handled func(*Delivery, Verdict, time.Duration)
 }
 
 // ParseEndpoints splits "host:port,host:port".

@@ -25,6 +25,7 @@ type endpoint struct {
 // turn.
 type pool struct {
 	config Config
+	method string
 
 	mu        sync.Mutex
 	endpoints []*endpoint
@@ -32,11 +33,11 @@ type pool struct {
 	closed    bool
 }
 
-func newPool(c Config) (*pool, error) {
+func newPool(c Config, method string) (*pool, error) {
 	if len(c.Endpoints) == 0 {
 		return nil, errors.New("penstock: no endpoints: give at least one host:port")
 	}
-	p := &pool{config: c, turn: rand.Intn(len(c.Endpoints))}
+	p := &pool{config: c, method: method, turn: rand.Intn(len(c.Endpoints))}
 	for _, address := range c.Endpoints {
 		p.endpoints = append(p.endpoints, &endpoint{address: address})
 	}
@@ -67,10 +68,14 @@ type request struct {
 
 // do makes one attempt at the next usable proxy. Errors are *callFailed (the proxy has been set aside), *Error (it does
 // not speak this contract), ErrClosed, or the context's.
-func (p *pool) do(ctx context.Context, r request) (*endpoint, error) {
+func (p *pool) do(ctx context.Context, r request) (at *endpoint, err error) {
 	e, c, err := p.take(r.stay)
 	if err != nil {
 		return nil, err
+	}
+	began := time.Now()
+	if told := p.config.Metrics.Call; told != nil {
+		defer func() { told(p.method, e.address, time.Since(began), err) }()
 	}
 	sent := false
 	if c == nil {

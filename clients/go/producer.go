@@ -70,7 +70,7 @@ type Producer struct {
 // NewProducer connects lazily: it fails only on a bad configuration.
 func NewProducer(config Config) (*Producer, error) {
 	config = config.withDefaults()
-	pool, err := newPool(config)
+	pool, err := newPool(config, "send")
 	if err != nil {
 		return nil, err
 	}
@@ -143,6 +143,9 @@ func (p *Producer) SendAll(ctx context.Context, messages []*Message, how How) ([
 	results := make([]Result, len(messages))
 	for i, m := range messages {
 		results[i] = plan.entries[i].result(m.ID)
+		if told := p.config.Metrics.Sent; told != nil {
+			told(results[i])
+		}
 	}
 	return results, nil
 }

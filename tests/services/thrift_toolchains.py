@@ -105,7 +105,7 @@ def _needs(language: str) -> list[tuple[object, str]]:
             compiler,
             (
                 shutil.which("cargo") or (_CARGO_OUTSIDE_PATH / "cargo").is_file(),
-                "Rust from 1.70 with cargo (Debian: cargo-web), which fetches Apache Thrift's library",
+                "Rust from 1.74 with cargo (Debian: cargo-web), which fetches Apache Thrift's library",
             ),
             (Path("/usr/include/openssl").is_dir(), "Debian's libssl-dev"),
             (shutil.which("pkg-config"), "pkg-config (Debian: pkgconf)"),

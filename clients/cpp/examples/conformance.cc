@@ -2,6 +2,7 @@
 
 #define BOOST_BIND_GLOBAL_PLACEHOLDERS // of the header's own includes
 #include <boost/property_tree/json_parser.hpp>
+#include <array>
 #include <iostream>
 #include <memory>
 #include <sstream>
@@ -58,7 +59,9 @@ class Driver {
     }
     if (what == "flush") {
       consumer_->Flush();
-      return "{\"refused\": " + std::to_string(consumer_->acks_refused()) + "}";
+      std::string told;
+      for (const int count : told_) told += (told.empty() ? "" : ", ") + std::to_string(count);
+      return "{\"refused\": " + std::to_string(consumer_->acks_refused()) + ", \"told\": [" + told + "]}";
     }
     producer_.reset();
     consumer_->Close();
@@ -72,6 +75,13 @@ class Driver {
     options.call_timeout = Milliseconds(asked.get<int>("call_timeout_ms"));
     options.framed = !asked.get<bool>("buffered");
     options.tls_ca_file = asked.get<std::string>("tls_ca");
+    told_ = {};
+    options.metrics.call = [this](const auto&, const auto&, Milliseconds, const std::string& failure) {
+      told_[0]++;
+      told_[1] += failure.empty() ? 0 : 1;
+    };
+    options.metrics.sent = [this](const auto&) { told_[2]++; };
+    options.metrics.handled = [this](const auto&, int, Milliseconds) { told_[3]++; };
     options.tls = !options.tls_ca_file.empty();
     const penstock::client::Identity identity{
         asked.get<std::string>("app"), asked.get<std::string>("key_id"), asked.get<std::string>("secret")};
@@ -177,6 +187,7 @@ class Driver {
   std::unique_ptr<penstock::client::Consumer> consumer_;
   std::string topic_;
   std::vector<penstock::Delivery> pulled_;
+  std::array<int, 4> told_{};  // calls, failed calls, sent messages, handled messages
 };
 
 }  // namespace

@@ -22,7 +22,7 @@ class Consumer::Impl {
   Impl(std::vector<Endpoint> endpoints, Identity identity, Subscription subscription, Options options)
       : options_(options),
         subscription_(std::move(subscription)),
-        pool_(std::move(endpoints), options),
+        pool_("pull", std::move(endpoints), options),
         mint_(std::move(identity), options.credential_use) {}
 
   std::vector<Delivery> Pull(int max_messages, Milliseconds wait);

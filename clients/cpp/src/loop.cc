@@ -110,9 +110,15 @@ void Consumer::Impl::Loop::HandleAll() {
     if (!next) return;
     const auto began = Clock::now();
     Ack ack = Handle(next->delivery);
-    const std::lock_guard<std::mutex> lock(consumer_.mutex_);  // one step: no extension follows the acknowledgement
-    held_.End(Clock::now() - began);
-    consumer_.Queue(std::move(ack));
+    const auto took = Clock::now() - began;
+    const int verdict = ack.__isset.verdict ? ack.verdict : Verdict::DONE;
+    {
+      const std::lock_guard<std::mutex> lock(consumer_.mutex_);  // one step: no extension follows the acknowledgement
+      held_.End(took);
+      consumer_.Queue(std::move(ack));
+    }
+    const auto& told = consumer_.options_.metrics.handled;
+    if (told) told(next->delivery, verdict, std::chrono::duration_cast<Milliseconds>(took));
   }
 }
 

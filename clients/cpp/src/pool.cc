@@ -26,7 +26,8 @@ constexpr uint32_t kBufferBytes = 64 * 1024;
 
 }  // namespace
 
-Pool::Pool(std::vector<Endpoint> endpoints, Options options) : options_(std::move(options)) {
+Pool::Pool(std::string method, std::vector<Endpoint> endpoints, Options options)
+    : method_(std::move(method)), options_(std::move(options)) {
   if (endpoints.empty()) throw std::invalid_argument("no endpoints: give at least one HOST:PORT");
   for (Endpoint& endpoint : endpoints) {
     proxies_.emplace_back();
@@ -45,7 +46,24 @@ Clock::time_point Pool::UsableAt() {
 std::size_t Pool::Call(const Attempt& attempt) {
   const std::size_t proxy = Choose(attempt.stay);
   const Endpoint& endpoint = proxies_[proxy].endpoint;  // never changes, so it is read without the lock
-  const std::string at = endpoint.host + ":" + std::to_string(endpoint.port) + ": ";
+  const std::string at = endpoint.host + ":" + std::to_string(endpoint.port);
+  const auto began = Clock::now();
+  const auto tell = [&](const std::string& failure) {
+    const auto took = std::chrono::duration_cast<Milliseconds>(Clock::now() - began);
+    if (options_.metrics.call) options_.metrics.call(method_, at, took, failure);
+  };
+  try {
+    CallAt(proxy, at + ": ", attempt);
+  } catch (const std::exception& error) {
+    tell(error.what());
+    throw;
+  }
+  tell({});
+  return proxy;
+}
+
+void Pool::CallAt(std::size_t proxy, const std::string& at, const Attempt& attempt) {
+  const Endpoint& endpoint = proxies_[proxy].endpoint;
   ConnectionPtr connection = TakeIdle(proxy);
   bool sent = false;
   try {
@@ -62,7 +80,6 @@ std::size_t Pool::Call(const Attempt& attempt) {
     throw CallFailed(at + error.what(), sent);
   }
   GiveBack(proxy, std::move(connection));
-  return proxy;
 }
 
 void Pool::SetAside(std::size_t proxy) {

@@ -45,7 +45,7 @@ class Pool {
     std::optional<std::size_t> stay;  // the proxy to use unless it is set aside
   };
 
-  Pool(std::vector<Endpoint> endpoints, Options options);
+  Pool(std::string method, std::vector<Endpoint> endpoints, Options options);
 
   /// When the first proxy may be tried again; in the past when one is now.
   Clock::time_point UsableAt();
@@ -69,12 +69,14 @@ class Pool {
     Clock::time_point aside_until{};
   };
 
+  void CallAt(std::size_t proxy, const std::string& at, const Attempt& attempt);
   std::size_t Choose(std::optional<std::size_t> stay);
   ConnectionPtr TakeIdle(std::size_t proxy);
   ConnectionPtr Connect(const Endpoint& endpoint) const;
   void GiveBack(std::size_t proxy, ConnectionPtr connection);
   void Run(Connection& connection, const std::function<void(const ProtocolPtr&)>& call, Clock::duration timeout) const;
 
+  const std::string method_;
   const Options options_;
   std::mutex mutex_;
   std::vector<Proxy> proxies_;

@@ -36,7 +36,7 @@ std::size_t SizeOf(const Message& message) {
 class Producer::Impl {
  public:
   Impl(std::vector<Endpoint> endpoints, Identity identity, Options options)
-      : options_(options), pool_(std::move(endpoints), options), mint_(std::move(identity), options.credential_use) {}
+      : options_(options), pool_("send", std::move(endpoints), options), mint_(std::move(identity), options.credential_use) {}
 
   std::vector<Result> SendAll(std::vector<Message>& messages, const How& how);
 
@@ -70,6 +70,9 @@ std::vector<Result> Producer::Impl::SendAll(std::vector<Message>& messages, cons
   }
   std::vector<Result> results;
   for (std::size_t index = 0; index < messages.size(); index++) results.push_back(plan.ResultOf(index, messages[index].id));
+  if (options_.metrics.sent) {
+    for (const Result& result : results) options_.metrics.sent(result);
+  }
   return results;
 }
 

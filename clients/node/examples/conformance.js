@@ -8,7 +8,7 @@ const { setTimeout: sleep } = require('node:timers/promises');
 const { Consumer, Producer, PullError, SendError, Verdict } = require('..');
 const { run } = require('./arguments');
 
-let producer, consumer, topic, pulled;
+let producer, consumer, topic, pulled, told;
 
 const messageOf = ({ body, times = 1, delay_ms: delayMs, ...fields }) => ({
   topic,
@@ -21,7 +21,16 @@ const steps = {
   async open(asked) {
     const tls = asked.tls_ca ? { ca: readFileSync(asked.tls_ca) } : null;
     const times = { deadlineMs: asked.deadline_ms, callTimeoutMs: asked.call_timeout_ms };
-    const options = { ...times, framed: !asked.buffered, tls };
+    told = [0, 0, 0, 0]; // calls, failed calls, sent messages, handled messages
+    const metrics = {
+      call: (method, endpoint, tookMs, failure) => {
+        told[0] += 1;
+        told[1] += failure ? 1 : 0;
+      },
+      sent: () => (told[2] += 1),
+      handled: () => (told[3] += 1),
+    };
+    const options = { ...times, framed: !asked.buffered, tls, metrics };
     const who = [asked.app, asked.key_id, asked.secret];
     topic = asked.topic;
     producer = new Producer(asked.producer, ...who, options);
@@ -70,7 +79,7 @@ const steps = {
   },
   async flush() {
     await consumer.flush();
-    return { refused: consumer.acksRefused };
+    return { refused: consumer.acksRefused, told };
   },
   async close() {
     await producer.close();

@@ -3,9 +3,11 @@
 /** Does what the conformance suite asks for: one JSON object per line on stdin and on stdout; clients/conformance/. */
 
 use Penstock\Client\Consumer;
+use Penstock\Client\Metrics;
 use Penstock\Client\Options;
 use Penstock\Client\Producer;
 use Penstock\Client\PullException;
+use Penstock\Client\Result;
 use Penstock\Client\SendException;
 use Penstock\Delivery;
 use Penstock\Message;
@@ -14,20 +16,45 @@ use Penstock\Verdict;
 
 require __DIR__ . '/../autoload.php';
 
+/** Counts what the hook is told: calls, failed calls, sent messages, handled messages. */
+final class Told extends Metrics
+{
+    public array $counts = [0, 0, 0, 0];
+
+    public function call(string $method, string $endpoint, float $tookS, ?\Exception $failure): void
+    {
+        $this->counts[0]++;
+        $this->counts[1] += $failure === null ? 0 : 1;
+    }
+
+    public function sent(Result $result): void
+    {
+        $this->counts[2]++;
+    }
+
+    public function handled(Delivery $delivery, int $verdict, float $tookS): void
+    {
+        $this->counts[3]++;
+    }
+}
+
 final class Driver
 {
     private Producer $producer;
     private Consumer $consumer;
+    private Told $told;
     private string $topic;
     private array $pulled = [];
 
     public function open(array $asked): array
     {
+        $this->told = new Told();
         $options = new Options(
             deadlineMs: $asked['deadline_ms'],
             callTimeoutMs: $asked['call_timeout_ms'],
             framed: !$asked['buffered'],
             tls: $asked['tls_ca'] ? ['cafile' => $asked['tls_ca']] : null,
+            metrics: $this->told,
         );
         $who = [$asked['app'], $asked['key_id'], $asked['secret']];
         $this->topic = $asked['topic'];
@@ -98,7 +125,7 @@ final class Driver
     public function flush(array $asked): array
     {
         $this->consumer->flush();
-        return ['refused' => $this->consumer->acksRefused()];
+        return ['refused' => $this->consumer->acksRefused(), 'told' => $this->told->counts];
     }
 
     public function close(array $asked): array

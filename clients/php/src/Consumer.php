@@ -274,8 +274,10 @@ final class Consumer
         } catch (\Exception $error) {
             [$verdict, $reason] = [Verdict::RETRY, $error::class . ': ' . $error->getMessage()];
         }
-        $this->held->end(Clock::nowS() - $beganS);
+        $tookS = Clock::nowS() - $beganS;
+        $this->held->end($tookS);
         $this->acknowledge($delivery, $verdict, null, $reason);
+        $this->options->metrics->handled($delivery, $verdict, $tookS);
     }
 
     /** One call that delivers acknowledgements and extensions and takes nothing. */

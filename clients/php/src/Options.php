@@ -21,6 +21,7 @@ final class Options
      * @param int $idleMsMax an older idle connection may have been closed by the proxy
      * @param int $outageMsMax `run` ends when no pull has succeeded for so long; 0: never
      * @param int $extendMsMax `run` extends no lease beyond this
+     * @param Metrics $metrics called with each call, outcome and handled message
      * @param \Closure(string): void $tell outages, topics that give nothing; null: PHP's error log
      */
     public function __construct(
@@ -36,6 +37,7 @@ final class Options
         public readonly int $outageMsMax = 600_000,
         public readonly int $extendMsMax = 3_600_000,
         ?\Closure $tell = null,
+        public readonly Metrics $metrics = new Metrics(),
     ) {
         $this->tell = $tell ?? static function (string $sentence): void {
             error_log("penstock: $sentence");

@@ -53,6 +53,20 @@ final class Pool
     public function call(string $method, object $request, float $timeoutS, int $size, object $hello, ?Endpoint $stay = null): array
     {
         $endpoint = $stay !== null && $stay->asideUntilS <= Clock::nowS() ? $stay : $this->choose();
+        $beganS = Clock::nowS();
+        $failure = null;
+        try {
+            return [$this->attempt($endpoint, $method, $request, $timeoutS, $size, $hello), $endpoint];
+        } catch (CallFailed | ContractException $failure) {
+            throw $failure;
+        } finally {
+            $at = "$endpoint->host:$endpoint->port";
+            $this->options->metrics->call($method, $at, Clock::nowS() - $beganS, $failure);
+        }
+    }
+
+    private function attempt(Endpoint $endpoint, string $method, object $request, float $timeoutS, int $size, object $hello): object
+    {
         $connection = $this->takeIdle($endpoint);
         $sent = false;
         try {
@@ -72,7 +86,7 @@ final class Pool
             throw new CallFailed($reason, $sent);
         }
         $endpoint->idle = $connection;
-        return [$answer, $endpoint];
+        return $answer;
     }
 
     /** Prefer other proxies for a pause that grows with each failure in a row. */

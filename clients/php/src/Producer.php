@@ -122,7 +122,9 @@ final class Producer
                 'reply_wait_ms' => $replyWaitMs,
             ]));
         }
-        return array_map(fn (Message $message, SendEntry $entry) => $entry->result($message->id), $messages, $plan->entries);
+        $results = array_map(fn (Message $message, SendEntry $entry) => $entry->result($message->id), $messages, $plan->entries);
+        array_walk($results, fn (Result $result) => $this->options->metrics->sent($result));
+        return $results;
     }
 
     /** Resent messages, over all calls. */

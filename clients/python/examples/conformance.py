@@ -7,19 +7,38 @@ import threading
 import time
 from typing import Any
 
-from penstock_client import Consumer, Delivery, Message, Options, Producer, PullError, SendError, Verdict
+from penstock_client import Consumer, Delivery, Message, Metrics, Options, Producer, PullError, SendError, Verdict
 
 Fields = dict[str, Any]
+
+
+class Told(Metrics):
+    """Counts what the hook is told: calls, failed calls, sent messages, handled messages."""
+
+    def __init__(self) -> None:
+        self.counts = [0, 0, 0, 0]
+
+    def call(self, method: str, endpoint: str, took_s: float, failure: Exception | None) -> None:
+        self.counts[0] += 1
+        self.counts[1] += failure is not None
+
+    def sent(self, result: Any) -> None:
+        self.counts[2] += 1
+
+    def handled(self, delivery: Delivery, verdict: int, took_s: float) -> None:
+        self.counts[3] += 1
 
 
 class Driver:
     def open(self, asked: Fields) -> Fields:
         context = ssl.create_default_context(cafile=asked["tls_ca"]) if asked["tls_ca"] else None
+        self.told = Told()
         how = Options(
             deadline_ms=asked["deadline_ms"],
             call_timeout_ms=asked["call_timeout_ms"],
             framed=not asked["buffered"],
             ssl_context=context,
+            metrics=self.told,
         )
         who = (asked["app"], asked["key_id"], asked["secret"])
         self.topic = asked["topic"]
@@ -85,7 +104,7 @@ class Driver:
 
     def flush(self, asked: Fields) -> Fields:
         self.consumer.flush()
-        return {"refused": self.consumer.acks_refused}
+        return {"refused": self.consumer.acks_refused, "told": self.told.counts}
 
     def close(self, asked: Fields) -> Fields:
         self.producer.close()

@@ -4,6 +4,7 @@ from penstock_client.codes import Action, action_of, name_of
 from penstock_client.consumer import Consumer
 from penstock_client.contract import Code, Delivery, Durability, Message, Verdict
 from penstock_client.errors import ContractError, PenstockError, PullError, SendError
+from penstock_client.metrics import Metrics
 from penstock_client.options import Options
 from penstock_client.producer import Producer
 from penstock_client.results import Result
@@ -16,6 +17,7 @@ __all__ = [
     "Delivery",
     "Durability",
     "Message",
+    "Metrics",
     "Options",
     "PenstockError",
     "Producer",

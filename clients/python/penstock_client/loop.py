@@ -85,7 +85,9 @@ class RunLoop:
             except Exception as error:
                 verdict, reason = Verdict.RETRY, f"{type(error).__name__}: {error}"
             took_s = time.monotonic() - began_s
-            self._consumer._end(self._held, delivery, Verdict.DONE if verdict is None else verdict, reason, took_s)
+            verdict = Verdict.DONE if verdict is None else verdict
+            self._consumer._end(self._held, delivery, verdict, reason, took_s)
+            self._options.metrics.handled(delivery, verdict, took_s)
 
     def _keep(self) -> None:
         while not self._ended.wait(self._held.look_s):

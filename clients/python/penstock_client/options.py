@@ -5,6 +5,8 @@ import ssl
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from penstock_client.metrics import Metrics
+
 
 @dataclass(frozen=True)
 class Options:
@@ -21,6 +23,7 @@ class Options:
     outage_ms_max: int = 600_000  # `run` ends when no pull has succeeded for so long; 0: never
     extend_ms_max: int = 3_600_000  # `run` extends no lease beyond this; a handler that hangs loses its message then
     tell: Callable[[str], None] = logging.getLogger("penstock_client").warning  # outages, topics that give nothing
+    metrics: Metrics = Metrics()
 
 
 Endpoints = str | Iterable[str | tuple[str, int]]

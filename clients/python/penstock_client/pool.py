@@ -94,6 +94,20 @@ class Pool:
             ContractError: the other end answered that it does not serve such calls.
         """
         endpoint = self._choose(stay)
+        began_s = time.monotonic()
+        failure: Exception | None = None
+        try:
+            return self._attempt(endpoint, method, request, timeout_s, size, hello), endpoint
+        except (CallFailed, ContractError) as error:
+            failure = error
+            raise
+        finally:
+            at, took_s = f"{endpoint.host}:{endpoint.port}", time.monotonic() - began_s
+            self._options.metrics.call(method, at, took_s, failure)
+
+    def _attempt(
+        self, endpoint: Endpoint, method: str, request: Any, timeout_s: float, size: int, hello: Any
+    ) -> Any:
         connection = self._idle_connection(endpoint)
         sent = False
         try:
@@ -116,7 +130,7 @@ class Pool:
             self.set_aside(endpoint)
             raise CallFailed(f"{endpoint.host}:{endpoint.port}: {error or type(error).__name__}", sent=sent) from error
         self._give_back(endpoint, connection)
-        return answer, endpoint
+        return answer
 
     def set_aside(self, endpoint: Endpoint) -> None:
         """Prefer other proxies for a pause that grows with each failure in a row."""

@@ -129,7 +129,10 @@ class Producer:
             )
             self.retried += sum(1 for index in indexes if plan.entries[index].attempts)
             stay = self._attempt(plan, indexes, request, size, stay)
-        return [_result(message, entry) for message, entry in zip(messages, plan.entries, strict=True)]
+        results = [_result(message, entry) for message, entry in zip(messages, plan.entries, strict=True)]
+        for result in results:
+            self._options.metrics.sent(result)
+        return results
 
     def close(self) -> None:
         self._pool.close()

@@ -2,14 +2,32 @@
 
 use std::io::{stdin, BufRead};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use penstock_client::{message, Config, Consumer, Delivery, Error, How, Message, Operation, Producer};
-use penstock_client::{RunOptions, Subscription, Verdict};
+use penstock_client::{message, Config, Consumer, Delivery, Error, How, Message, Metrics, Operation, Producer};
+use penstock_client::{RunOptions, SendOutcome, Subscription, Verdict};
 use serde_json::{json, Value};
 
+/// Counts what the hook is told: calls, failed calls, sent messages, handled messages.
+#[derive(Default)]
+struct Told([AtomicU64; 4]);
+
+impl Metrics for Told {
+    fn call(&self, _: &str, _: &str, _: Duration, failure: Option<&str>) {
+        self.0[0].fetch_add(1, Ordering::Relaxed);
+        self.0[1].fetch_add(failure.map_or(0, |_| 1), Ordering::Relaxed);
+    }
+    fn sent(&self, _: &SendOutcome) {
+        self.0[2].fetch_add(1, Ordering::Relaxed);
+    }
+    fn handled(&self, _: &Delivery, _: Verdict, _: Duration) {
+        self.0[3].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 struct Driver {
+    told: Arc<Told>,
     producer: Producer,
     consumer: Consumer,
     topic: String,
@@ -41,6 +59,8 @@ impl Driver {
         let mut config = Config::new("", &text(asked, "app"), &text(asked, "key_id"), &text(asked, "secret"));
         config.deadline = ms(asked, "deadline_ms");
         config.call_timeout = ms(asked, "call_timeout_ms");
+        let told = Arc::new(Told::default());
+        config.metrics = told.clone();
         config.buffered = asked["buffered"] == true;
         if !text(asked, "tls_ca").is_empty() {
             config = config.tls_trusting(&text(asked, "tls_ca"))?;
@@ -50,7 +70,7 @@ impl Driver {
         let topic = text(asked, "topic");
         let subscription = Subscription { group: text(asked, "group"), topics: vec![topic.clone()], invisible };
         let (producer, consumer) = (Producer::new(at("producer"))?, Consumer::new(at("consumer"), subscription)?);
-        Ok(Driver { producer, consumer, topic, pulled: Vec::new() })
+        Ok(Driver { told, producer, consumer, topic, pulled: Vec::new() })
     }
 
     fn step(&mut self, step: &str, asked: &Value) -> Result<Value, Error> {
@@ -67,7 +87,8 @@ impl Driver {
             "run" => return self.run(asked),
             "flush" => {
                 self.consumer.flush()?;
-                return Ok(json!({ "refused": self.consumer.acks_refused() }));
+                let told: Vec<u64> = self.told.0.iter().map(|count| count.load(Ordering::Relaxed)).collect();
+                return Ok(json!({ "refused": self.consumer.acks_refused(), "told": told }));
             }
             _ => {
                 self.producer.close();

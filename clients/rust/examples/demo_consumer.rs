@@ -25,7 +25,8 @@ fn main() {
     while seen.len() < count && !stopped.load(Ordering::Relaxed) {
         for each in &or_fail(consumer.pull(most, Duration::from_secs(1))) {
             let message = &each.message;
-            let line = message.properties.as_ref().and_then(|properties| properties.get("line")).cloned().unwrap_or_default();
+            let line =
+                message.properties.as_ref().and_then(|properties| properties.get("line")).cloned().unwrap_or_default();
             let digest = openssl::sha::sha256(message.body.as_deref().unwrap_or_default());
             let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
             let key = message.key.as_deref().unwrap_or_default();

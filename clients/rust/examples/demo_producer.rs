@@ -66,7 +66,9 @@ impl Report {
         let seconds = self.started.elapsed().as_secs_f64();
         println!(
             "{{\"sent\": {}, \"retried\": {retried}, \"seconds\": {seconds:.3}, \"p50_ms\": {:.3}, \"p99_ms\": {:.3}}}",
-            self.sent, part(50), part(99)
+            self.sent,
+            part(50),
+            part(99)
         );
     }
 }

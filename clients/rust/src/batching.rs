@@ -72,9 +72,8 @@ impl BatchingProducer {
     /// Takes a message; blocks while too many bytes wait.
     pub fn send(&self, message: Message) -> Result<Pending, Error> {
         let (lock, changed) = &*self.shared;
-        let is_full = |waiting: &mut Waiting| {
-            !waiting.is_closed && waiting.bytes + waiting.bytes_sending >= self.how.bytes_max
-        };
+        let is_full =
+            |waiting: &mut Waiting| !waiting.is_closed && waiting.bytes + waiting.bytes_sending >= self.how.bytes_max;
         let mut waiting = changed.wait_while(lock.lock().unwrap(), is_full).unwrap();
         if waiting.is_closed {
             return Err(Error::Closed);

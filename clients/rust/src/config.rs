@@ -90,7 +90,8 @@ impl Config {
     /// TLS that trusts the certificate authorities in a PEM file.
     pub fn tls_trusting(mut self, pem: &str) -> Result<Config, Error> {
         let invalid = |error: openssl::error::ErrorStack| Error::Invalid(format!("{pem}: {error}"));
-        let mut builder = openssl::ssl::SslConnector::builder(openssl::ssl::SslMethod::tls_client()).map_err(invalid)?;
+        let mut builder =
+            openssl::ssl::SslConnector::builder(openssl::ssl::SslMethod::tls_client()).map_err(invalid)?;
         builder.set_ca_file(pem).map_err(invalid)?;
         self.tls = Some(builder.build());
         Ok(self)

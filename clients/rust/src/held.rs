@@ -77,8 +77,10 @@ impl HeldLeases {
         }
         let is_free = |each: &Held| {
             let message = &each.delivery.message;
-            let same = |other: &Held| other.delivery.message.topic == message.topic && other.delivery.message.key == message.key;
-            !each.is_busy && !(message.key.is_some() && self.held.iter().any(|other| other.is_busy && same(other)))
+            let same = |other: &Held| {
+                other.delivery.message.topic == message.topic && other.delivery.message.key == message.key
+            };
+            !(each.is_busy || message.key.is_some() && self.held.iter().any(|other| other.is_busy && same(other)))
         };
         let at = self.held.iter().position(is_free)?;
         self.held[at].is_busy = true;

@@ -18,5 +18,8 @@ pub(crate) fn new_id() -> String {
 pub(crate) fn size_of(message: &Message) -> usize {
     let text = |field: &Option<String>| field.as_ref().map_or(0, String::len);
     let properties = message.properties.iter().flatten().map(|(name, value)| 8 + name.len() + value.len());
-    200 + message.topic.len() + message.body.as_ref().map_or(0, Vec::len) + text(&message.key) + properties.sum::<usize>()
+    200 + message.topic.len()
+        + message.body.as_ref().map_or(0, Vec::len)
+        + text(&message.key)
+        + properties.sum::<usize>()
 }

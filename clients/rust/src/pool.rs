@@ -77,9 +77,7 @@ impl<S: Service> Pool<S> {
                 self.give_back(at, connection);
                 Ok((answer, at))
             }
-            Err(thrift::Error::Application(refusal))
-                if refusal.kind != thrift::ApplicationErrorKind::InternalError =>
-            {
+            Err(thrift::Error::Application(refusal)) if refusal.kind != thrift::ApplicationErrorKind::InternalError => {
                 let reason = format!("{address} refuses `{}`: {}", S::METHOD, refusal.message);
                 Err(AttemptError::Final(Error::Contract(reason)))
             }

@@ -102,9 +102,8 @@ impl Consumer {
 
     /// Delivers the waiting acknowledgements now, without taking messages.
     pub fn flush(&self) -> Result<(), Error> {
-        match self.state.lock().unwrap().acks.is_empty() {
-            true => return Ok(()),
-            false => {}
+        if self.state.lock().unwrap().acks.is_empty() {
+            return Ok(());
         }
         self.pull_served(0, Duration::ZERO, false).map(drop)
     }
@@ -131,7 +130,12 @@ impl Consumer {
     }
 
     /// The response that was served; none after a stop of the run that asked. `of_run`: it extends the run's leases.
-    pub(crate) fn pull_served(&self, count: usize, wait: Duration, of_run: bool) -> Result<Option<PullResponse>, Error> {
+    pub(crate) fn pull_served(
+        &self,
+        count: usize,
+        wait: Duration,
+        of_run: bool,
+    ) -> Result<Option<PullResponse>, Error> {
         let _one_at_a_time = self.pulling.lock().unwrap();
         let deadline = Instant::now() + wait + self.config.deadline;
         let mut error = Error::pull(Code::UNAVAILABLE, Some("no proxy could be reached before the deadline".into()));

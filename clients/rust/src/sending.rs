@@ -128,7 +128,7 @@ impl Producer {
     ) -> Result<Option<usize>, Error> {
         let (chosen, size) = one_call(entries, Instant::now());
         let timeout = self.config.call_timeout.min(left);
-        let reply_wait_ms = (!how.reply_wait.is_zero()).then(|| how.reply_wait.as_millis() as i32);
+        let reply_wait_ms = (!how.reply_wait.is_zero()).then_some(how.reply_wait.as_millis() as i32);
         let credential = self.mint.credential();
         let messages = chosen.iter().map(|&at| entries[at].message.clone()).collect();
         let again = chosen.iter().filter(|&&at| entries[at].attempts > 0).count();

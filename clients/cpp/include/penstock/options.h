@@ -6,7 +6,13 @@
 #include <string>
 #include <vector>
 
+namespace penstock {
+class Delivery;
+}  // namespace penstock
+
 namespace penstock::client {
+
+struct Result;
 
 using Milliseconds = std::chrono::milliseconds;
 
@@ -21,6 +27,17 @@ struct Identity {
 void TellOnStderr(const std::string& sentence);
 
 /// Options of the client, with the cost of a change.
+/// Called as things happen, by the thread concerned: return soon and do not throw. Each may be empty.
+struct Metrics {
+  /// One attempt at one proxy has ended. The failure is empty for an answer, whatever its code.
+  std::function<void(const std::string& method, const std::string& endpoint, Milliseconds took, const std::string& failure)>
+      call;
+  /// The final outcome of one message, after all retries.
+  std::function<void(const Result&)> sent;
+  /// A handler of Run has ended; the verdict is a value of penstock::Verdict.
+  std::function<void(const Delivery&, int verdict, Milliseconds took)> handled;
+};
+
 struct Options {
   Milliseconds deadline{10'000};     ///< for one Send with all its retries; a Pull adds it to its wait
   Milliseconds call_timeout{3'000};  ///< for one attempt at one proxy; shorter finds a hung proxy sooner, and retries more
@@ -36,6 +53,7 @@ struct Options {
   Milliseconds outage_max{600'000};      ///< Run ends when no pull has succeeded for so long; 0: never
   Milliseconds extend_max{3'600'000};    ///< Run extends no lease beyond this; a handler that hangs loses its message then
   std::function<void(const std::string&)> tell = TellOnStderr;  ///< outages, topics that give nothing
+  Metrics metrics;
 };
 
 struct Endpoint {

@@ -48,6 +48,7 @@ type driver struct {
 	consumer *penstock.Consumer
 	topic    string
 	pulled   []*penstock.Delivery
+	told     [4]int // calls, failed calls, sent messages, handled messages
 }
 
 func main() {
@@ -85,7 +86,7 @@ func (d *driver) do(asked step) (fields, error) {
 		return d.run(asked)
 	case "flush":
 		err := d.consumer.Flush(context.Background())
-		return fields{"refused": d.consumer.AcksRefused()}, err
+		return fields{"refused": d.consumer.AcksRefused(), "told": d.told}, err
 	default:
 		flags.Check(d.producer.Close())
 		return fields{}, d.consumer.Close()
@@ -97,6 +98,17 @@ func (d *driver) open(asked step) (err error) {
 	config := penstock.Config{
 		Endpoints: penstock.ParseEndpoints(asked.Producer), App: asked.App, KeyID: asked.KeyID, Secret: asked.Secret,
 		Buffered: asked.Buffered, TLS: flags.TLS(asked.TLSCA), Deadline: ms(asked.DeadlineMs), CallTimeout: ms(asked.CallTimeoutMs),
+	}
+	d.told = [4]int{}
+	config.Metrics = penstock.Metrics{
+		Call: func(_, _ string, _ time.Duration, err error) {
+			d.told[0]++
+			if err != nil {
+				d.told[1]++
+			}
+		},
+		Sent:    func(penstock.Result) { d.told[2]++ },
+		Handled: func(*penstock.Delivery, penstock.Verdict, time.Duration) { d.told[3]++ },
 	}
 	if d.producer, err = penstock.NewProducer(config); err != nil {
 		return err

@@ -21,7 +21,9 @@ impl Arguments {
         while let Some(word) = words.next() {
             match word.strip_prefix("--") {
                 Some("buffered") => drop(values.insert("buffered".into(), String::new())),
-                Some(name) => drop(values.insert(name.into(), words.next().unwrap_or_else(|| fail(format!("{word}: no value"))))),
+                Some(name) => {
+                    drop(values.insert(name.into(), words.next().unwrap_or_else(|| fail(format!("{word}: no value")))))
+                }
                 None => rest.push(word),
             }
         }

@@ -126,6 +126,10 @@ class Client:
         """The number of acknowledgements that were refused so far."""
         return self._ask("flush")["refused"]
 
+    def told(self) -> list[int]:
+        """What the metrics hook was told of: calls, failed calls, sent messages, handled messages."""
+        return self._ask("flush")["told"]
+
     def close(self) -> None:
         self._ask("close")
 

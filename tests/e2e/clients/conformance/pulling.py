@@ -196,6 +196,17 @@ def slow_handler(fake: FakePenstock, client: Client) -> None:
     assert (len(fake.store.done), client.flush()) == (1, 0)
 
 
+@sdk_case("the metrics hook is told of each call, failure, outcome and handled message")
+def metrics(fake: FakePenstock, client: Client) -> None:
+    fake.producers[0].faults.append(Fault(drop="before"))
+    fake.producers[1].faults.append(Fault(drop="before"))
+    client.one()
+    client.one()
+    client.run(2)
+    calls = sum(len(proxy.calls) for proxy in fake.producers + fake.consumers)
+    assert client.told() == [calls, 2, 2, 2]
+
+
 @sdk_case("a stop gives back what no handler has seen, without an attempt")
 def given_back(fake: FakePenstock, client: Client) -> None:
     client.send(*({"body": b"%d" % number} for number in range(40)))

@@ -8,8 +8,10 @@ import com.google.gson.JsonObject;
 import com.google.gson.annotations.SerializedName;
 import io.penstock.client.PenstockConsumer;
 import io.penstock.client.PenstockException;
+import io.penstock.client.PenstockMetrics;
 import io.penstock.client.PenstockOptions;
 import io.penstock.client.PenstockProducer;
+import io.penstock.client.SendOutcome;
 import io.penstock.thrift.Delivery;
 import io.penstock.thrift.Message;
 import io.penstock.thrift.Operation;
@@ -35,6 +37,27 @@ final class Conformance {
   private record Pulled(
       String body, String key, String tag, Map<String, String> properties, String id, int attempt, boolean asked) {}
 
+  /** Counts what the hook is told. */
+  private static final class Told implements PenstockMetrics {
+    private final int[] counts = new int[4]; // calls, failed calls, sent messages, handled messages
+
+    @Override
+    public synchronized void call(String method, String endpoint, double tookMs, Exception failure) {
+      counts[0]++;
+      counts[1] += failure == null ? 0 : 1;
+    }
+
+    @Override
+    public synchronized void sent(SendOutcome outcome) {
+      counts[2]++;
+    }
+
+    @Override
+    public synchronized void handled(Delivery delivery, Verdict verdict, double tookMs) {
+      counts[3]++;
+    }
+  }
+
   /** A message of a step. */
   private static final class Given {
     String body;
@@ -49,6 +72,7 @@ final class Conformance {
     long delayMs;
   }
 
+  private Told told;
   private PenstockProducer producer;
   private PenstockConsumer consumer;
   private String topic;
@@ -87,7 +111,7 @@ final class Conformance {
       }
       case "flush" -> {
         consumer.flush();
-        return Map.of("refused", consumer.acksRefused());
+        return Map.of("refused", consumer.acksRefused(), "told", told.counts);
       }
       default -> {
         producer.close();
@@ -98,7 +122,9 @@ final class Conformance {
   }
 
   private void open(JsonObject asked) throws IOException {
+    told = new Told();
     PenstockOptions options = new PenstockOptions()
+        .metrics(told)
         .deadline(duration(asked, "deadline_ms"))
         .callTimeout(duration(asked, "call_timeout_ms"));
     if (asked.get("buffered").getAsBoolean()) {
