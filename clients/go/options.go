@@ -4,6 +4,11 @@
 // several proxies and are safe for use by many goroutines.
 package penstock
 
+//go:generate mkdir -p gen
+//go:generate thrift --gen go:skip_remote -out gen ../../thrift/message.thrift
+//go:generate thrift --gen go:skip_remote -out gen ../../thrift/producer.thrift
+//go:generate thrift --gen go:skip_remote -out gen ../../thrift/consumer.thrift
+
 import (
 	"crypto/tls"
 	"log"

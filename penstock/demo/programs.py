@@ -14,8 +14,8 @@ from penstock.demo.errors import DemoError
 
 BUILD_S_MAX = 240
 PREFERENCE = {
-    "producer": ("php", "cpp", "go", "java", "node", "python"),
-    "consumer": ("go", "php", "cpp", "java", "node", "python"),
+    "producer": ("php", "cpp", "go", "java", "node", "python", "rust"),
+    "consumer": ("go", "php", "cpp", "java", "node", "python", "rust"),
 }
 # Requirements per language: programs, and patterns that must each match a file.
 TOOLS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -25,9 +25,11 @@ TOOLS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "java": (("make", "javac", "mvn", "thrift"), ()),
     "node": (("make", "node", "npm", "thrift"), ()),
     "python": ((), ()),
+    "rust": (("make", "cc", "cargo", "pkg-config", "thrift"), ("/usr/include/openssl/ssl.h",)),
 }
 SOURCE_TREE = Path(__file__).parents[2] / "clients"
-GO_HOME = "/usr/local/go/bin"
+HOMES = ("/usr/local/go/bin", str(Path.home() / ".cargo" / "bin"))
+"""Folders of the installers of Go and Rust."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,8 @@ class DemoProgram:
 
 
 def environment() -> dict[str, str]:
-    """This process's environment, with the interpreter that has thriftpy2 and with the folder of Go's installer."""
-    return {**os.environ, "PYTHON": sys.executable, "PATH": f"{os.environ.get('PATH', '')}:{GO_HOME}"}
+    """This process's environment, with the interpreter that has thriftpy2 and with the folders of installers."""
+    return {**os.environ, "PYTHON": sys.executable, "PATH": ":".join((os.environ.get("PATH", ""), *HOMES))}
 
 
 def missing(language: str) -> list[str]:

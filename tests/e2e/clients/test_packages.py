@@ -1,0 +1,180 @@
+"""Each client installs from its folder by its language's own tool, elsewhere, and the console's example works with it.
+
+Slow: the tools build all anew, and fetch Apache Thrift's libraries from their registries. Composer takes Debian's.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from console.client_code.examples import LANGUAGES, ClientPlace, example
+from tests.services import require, thrift_toolchains
+from tests.services.fake_penstock import FakePenstock
+
+CLIENTS = thrift_toolchains.CLIENTS
+THRIFT_OF_PHP = Path("/usr/lib/php")
+GO_THRIFT = "github.com/apache/thrift"
+RUST = """
+use penstock_client::{message, Config, Consumer, Error, Producer, Subscription};
+
+fn main() -> Result<(), Error> {
+    let secret = std::env::var("PENSTOCK_SECRET").unwrap();
+    let config = |endpoints| Config::new(endpoints, "@APP@", "@KEY_ID@", &secret);
+    let stored = Producer::new(config("@PRODUCERS@"))?.send(message("@TOPIC@", "hello from Rust"))?;
+    println!("sent {}", stored.id);
+    let subscription = Subscription { group: "@GROUP@".into(), topics: vec!["@TOPIC@".into()], invisible: None };
+    let consumer = Consumer::new(config("@CONSUMERS@"), subscription)?;
+    for each in &consumer.pull(10, std::time::Duration::from_secs(5))? {
+        println!("pulled {}", String::from_utf8_lossy(each.message.body.as_deref().unwrap_or_default()));
+        consumer.done(each);
+    }
+    consumer.close()
+}
+"""
+TYPED = """
+from penstock_client import Delivery, Message, Metrics, Options, Producer, Result, Verdict
+
+
+def handle(delivery: Delivery) -> int:
+    return Verdict.DONE
+
+
+def send(producer: Producer) -> Result:
+    return producer.send(Message(topic="t", body=b"x"))
+
+
+options: Options = Options(deadline_ms=1, metrics=Metrics())
+wrong: str = options.deadline_ms
+"""
+
+
+def run(folder: Path, *command: object, **variables: str) -> str:
+    """The output of a command that has to succeed."""
+    done = subprocess.run(
+        [*map(str, command)], cwd=folder, env=thrift_toolchains.environment(**variables), text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=900,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{command}:\n{done.stdout}"
+    return done.stdout
+
+
+def python(folder: Path, program: Path) -> list[object]:
+    run(folder, sys.executable, "-m", "venv", "env")
+    run(folder, "env/bin/pip", "install", "--quiet", CLIENTS / "python")
+    (folder / "typed.py").write_text(TYPED)
+    typed = subprocess.run(
+        [sys.executable, "-m", "mypy", "--python-executable", "env/bin/python", "--cache-dir", "cache", "typed.py"],
+        cwd=folder, capture_output=True, text=True,
+    )  # fmt: skip
+    (fault,) = [line for line in typed.stdout.splitlines() if "error" in line and "Found" not in line]
+    assert 'typed.py:14' in fault and '"int"' in fault, typed.stdout  # the package's types are seen
+    return [folder / "env/bin/python", program]
+
+
+def php(folder: Path, program: Path) -> list[object]:
+    require(shutil.which("composer"), "Composer (Debian: composer)")
+    thrift = folder / "thrift"
+    thrift.mkdir()
+    for each in THRIFT_OF_PHP.iterdir():
+        if each.name[0].isupper():
+            (thrift / each.name).symlink_to(each)
+    named = {"name": "apache/thrift", "version": "0.17.0", "autoload": {"psr-4": {"Thrift\\": ""}}}
+    (thrift / "composer.json").write_text(json.dumps(named))
+    paths = [{"type": "path", "url": str(each)} for each in (thrift, CLIENTS / "php")]
+    required = {"require": {"penstock/client": "*@dev"}, "repositories": [*paths, {"packagist": False}]}
+    (folder / "composer.json").write_text(json.dumps(required))
+    run(folder, "composer", "install", "--no-interaction", COMPOSER_ALLOW_SUPERUSER="1")
+    program.write_text(program.read_text().replace("clients/php/autoload.php", "vendor/autoload.php"))
+    return ["php", program]
+
+
+def go(folder: Path, program: Path) -> list[object]:
+    """In a copy without generated code, as `go generate` makes it."""
+    for each in (CLIENTS / "go", CLIENTS.parent / "thrift"):
+        shutil.copytree(
+            each, folder / each.relative_to(CLIENTS.parent), symlinks=True, ignore=shutil.ignore_patterns("gen", "build")
+        )
+    modules = {"GO111MODULE": "on", "GOFLAGS": "-mod=mod", "GOWORK": "off"}
+    run(folder / "clients" / "go", "go", "generate", ".", **modules)
+    run(folder, "go", "mod", "init", "example", **modules)
+    run(folder, "go", "mod", "edit", "-replace", "penstock.io/client=./clients/go", **modules)
+    run(folder, "go", "get", "penstock.io/client", **modules)
+    run(folder, "go", "build", "-o", "example", program.name, **modules)
+    return [folder / "example"]
+
+
+def cpp(folder: Path, program: Path) -> list[object]:
+    run(folder, "cmake", "-S", CLIENTS / "cpp", "-B", "build")
+    run(folder, "cmake", "--build", "build", "-j", str(os.cpu_count()))
+    run(folder, "cmake", "--install", "build", "--prefix", folder / "installed")
+    (found,) = (folder / "installed").rglob("*.pc")
+    where = {"PKG_CONFIG_PATH": str(found.parent)}
+    flags = run(folder, "pkg-config", "--cflags", "--libs", "penstock-client", **where).split()
+    run(folder, "g++", "-std=c++17", program, "-o", "example", *flags)
+    (folder / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.16)\nproject(example CXX)\nfind_package(penstock-client 0.1 REQUIRED)\n"
+        f"add_executable(by-cmake {program.name})\ntarget_link_libraries(by-cmake penstock::client)\n"
+    )
+    run(folder, "cmake", "-S", ".", "-B", "by-cmake", f"-DCMAKE_PREFIX_PATH={folder / 'installed'}")
+    run(folder, "cmake", "--build", "by-cmake")
+    return [folder / "example"]
+
+
+def java(folder: Path, program: Path) -> list[object]:
+    run(CLIENTS / "java", "mvn", "--quiet", "--batch-mode", "install")
+    place = folder / "src/main/java"
+    place.mkdir(parents=True)
+    shutil.copy(program, place)
+    (folder / "pom.xml").write_text(
+        """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>example</groupId><artifactId>example</artifactId><version>1</version>
+<properties><maven.compiler.release>17</maven.compiler.release></properties>
+<dependencies><dependency><groupId>io.penstock</groupId><artifactId>penstock-client</artifactId>
+<version>0.1.0</version></dependency></dependencies></project>"""
+    )
+    run(folder, "mvn", "--quiet", "--batch-mode", "compile", "dependency:copy-dependencies", "-DoutputDirectory=lib")
+    return ["java", "-cp", f"{folder / 'target/classes'}:{folder / 'lib'}/*", "PenstockExample"]
+
+
+def node(folder: Path, program: Path) -> list[object]:
+    packed = run(CLIENTS / "node", "npm", "pack", "--silent", "--pack-destination", folder).split()[-1]
+    run(folder, "npm", "install", "--no-audit", "--no-fund", "--loglevel=error", f"./{packed}")
+    return ["node", program]
+
+
+def rust(folder: Path, program: Path) -> list[object]:
+    run(folder, "cargo", "new", "--quiet", "--vcs", "none", "example")
+    run(folder / "example", "cargo", "add", "--quiet", "--path", CLIENTS / "rust", "penstock-client")
+    shutil.copy(program, folder / "example" / "src" / "main.rs")
+    run(folder / "example", "cargo", "build", "--quiet")
+    return [folder / "example" / "target" / "debug" / "example"]
+
+
+INSTALLS: dict[str, Callable[[Path, Path], list[object]]] = {
+    "python": python, "php": php, "go": go, "cpp": cpp, "java": java, "node": node, "rust": rust,
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", INSTALLS)
+def test_the_package_installs_by_the_language_s_own_tool_and_works(fake: FakePenstock, language: str, tmp_path: Path):
+    thrift_toolchains.build(language)
+    place = ClientPlace(fake.producer_endpoints, fake.consumer_endpoints, fake.app, fake.key_id, "t", "g")
+    if language in LANGUAGES:
+        title, name, text = LANGUAGES[language].title, LANGUAGES[language].file, example(language, place)
+    else:
+        title, name, text = "Rust", "example.rs", RUST
+        for field, value in place._asdict().items():
+            text = text.replace(f"@{field.upper()}@", value)
+    program = tmp_path / name
+    program.write_text(text)
+    command = INSTALLS[language](tmp_path, program)
+    out = run(tmp_path, *command, PENSTOCK_SECRET=fake.secret)
+    assert out.splitlines()[0].startswith("sent ")
+    assert out.splitlines()[-1] == f"pulled hello from {title}"
