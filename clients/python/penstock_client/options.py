@@ -3,7 +3,7 @@
 import logging
 import ssl
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock_client.metrics import Metrics
 
@@ -23,7 +23,7 @@ class Options:
     outage_ms_max: int = 600_000  # `run` ends when no pull has succeeded for so long; 0: never
     extend_ms_max: int = 3_600_000  # `run` extends no lease beyond this; a handler that hangs loses its message then
     tell: Callable[[str], None] = logging.getLogger("penstock_client").warning  # outages, topics that give nothing
-    metrics: Metrics = Metrics()
+    metrics: Metrics = field(default_factory=Metrics)
 
 
 Endpoints = str | Iterable[str | tuple[str, int]]

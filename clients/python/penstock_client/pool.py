@@ -105,9 +105,7 @@ class Pool:
             at, took_s = f"{endpoint.host}:{endpoint.port}", time.monotonic() - began_s
             self._options.metrics.call(method, at, took_s, failure)
 
-    def _attempt(
-        self, endpoint: Endpoint, method: str, request: Any, timeout_s: float, size: int, hello: Any
-    ) -> Any:
+    def _attempt(self, endpoint: Endpoint, method: str, request: Any, timeout_s: float, size: int, hello: Any) -> Any:
         connection = self._idle_connection(endpoint)
         sent = False
         try:

@@ -45,7 +45,9 @@ class LanguageRun(threading.Thread):
                 client = Client(self._language)
             self._ended[sentence].set()
         if client.end() != 0:
-            self._failures[self._sentences[-1]] = AssertionError("the program did not end with code 0 at its input's end")
+            self._failures[self._sentences[-1]] = AssertionError(
+                "the program did not end with code 0 at its input's end"
+            )
 
     def wait(self, sentence: str) -> None:
         """Raises what the case raised."""

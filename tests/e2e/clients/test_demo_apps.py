@@ -21,7 +21,12 @@ def arguments(access: Access, endpoints: str, topic: str) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     ("producer", "consumer", "transport"),
     [(*pair, transport) for pair in PAIRS for transport in ("framed", "buffered")]
-    + [("java", "node", "framed"), ("node", "java", "buffered"), ("rust", "rust", "framed"), ("rust", "rust", "buffered")],
+    + [
+        ("java", "node", "framed"),
+        ("node", "java", "buffered"),
+        ("rust", "rust", "framed"),
+        ("rust", "rust", "buffered"),
+    ],
 )
 def test_every_line_of_a_file_arrives_once_and_in_order_per_key(
     access: Access, run: Run, lines_file: Path, producer: str, consumer: str, transport: str

@@ -103,7 +103,7 @@ def replier(fake: FakePenstock, verdict: str) -> Iterator[None]:
     def take() -> None:
         with fake.store.changed:
             until_asked = fake.store.changed.wait_for(lambda: fake.store.requests, 10)
-            ((receipt, lease),) = fake.store.take("others", [TOPIC], 1, 60.0) if until_asked else ()
+            ((_, lease),) = fake.store.take("others", [TOPIC], 1, 60.0) if until_asked else ()
             message = lease.record.message
             if verdict == "reply":
                 token = lease.record.request.token

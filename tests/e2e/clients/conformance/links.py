@@ -45,7 +45,9 @@ def proxy_back(fake: FakePenstock, client: Client) -> None:
     client.open(producer=fake.producers[0].address)
     client.one()
     fake.producers[0].close()
-    back = threading.Timer(0.2, lambda: fake.producers.append(FakeProxy(fake, producer_thrift.Producer, fake.producers[0].port)))
+    back = threading.Timer(
+        0.2, lambda: fake.producers.append(FakeProxy(fake, producer_thrift.Producer, fake.producers[0].port))
+    )
     back.start()
     assert client.code() == 0
     back.join()
@@ -120,7 +122,18 @@ def _made_certificate(name: str) -> tuple[str, str]:
     folder = Path(tempfile.mkdtemp(prefix="penstock-conformance-"))
     chain, key = folder / "chain.pem", folder / "key.pem"
     kind = "IP" if name[0].isdigit() else "DNS"
-    made = ("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
+    made = (
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-days",
+        "2",
+    )
     named = ("-subj", f"/CN={name}", "-addext", f"subjectAltName={kind}:{name}", "-out", chain, "-keyout", key)
     subprocess.run([*made, *named], check=True, capture_output=True)
     return str(chain), str(key)

@@ -27,7 +27,9 @@ class Stub:
         ends = []
         for service, name in ((producer.Producer, "producer"), (consumer.Consumer, "consumer")):
             host, _, port = asked[name].split(",")[0].rpartition(":")
-            ends.append(make_client(service, host, int(port), trans_factory=factory, timeout=30_000, ssl_context=context))
+            ends.append(
+                make_client(service, host, int(port), trans_factory=factory, timeout=30_000, ssl_context=context)
+            )
         self.producer, self.consumer = ends
         self.acks, self.refused = [], 0
         return {}
