@@ -137,9 +137,9 @@ class FakeProxy:
                 return self._answer(code=Code.UNKNOWN_TOPIC, ack_results=acks, error=f"there is no topic {missing[0]}")
             taken = self._take(request, count)
             while count and not taken and time.monotonic() < until and self._missing(request) == missing:
+                self.store.changed.wait(min(0.05, max(0.0, until - time.monotonic())))
                 if self.closed or self.penstock.closed:
                     raise Dropped
-                self.store.changed.wait(min(0.05, max(0.0, until - time.monotonic())))
                 taken = self._take(request, count)
         if fault.drop == "after":
             raise Dropped

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.e2e.clients.conformance.client import Client, case, refusal, sdk_case, sent_ids, stored
+from tests.e2e.clients.conformance.client import TOPIC, Client, case, refusal, sdk_case, sent_ids, stored
 from tests.services.fake_penstock import FakePenstock, FakeProxy, Fault
-from tests.services.fake_store import producer_thrift
+from tests.services.fake_store import message_thrift, producer_thrift
+from tests.waiting import until
 
 HOUR_S = 3_600.0
 _certificates_lock = threading.Lock()
@@ -77,13 +78,17 @@ def consumer_proxy_gone(fake: FakePenstock, client: Client) -> None:
 @sdk_case("a pull goes on at another proxy when its own dies while it waits")
 def dies_in_a_pull(fake: FakePenstock, client: Client) -> None:
     def kill() -> None:
+        until(lambda: any(proxy.calls for proxy in fake.consumers), "the pull", 10)
         (waiting,) = [proxy for proxy in fake.consumers if proxy.calls]
         waiting.close()
+        until(lambda: all(proxy.calls for proxy in fake.consumers), "the pull at the other proxy", 10)
+        with fake.store.changed:
+            fake.store.store(message_thrift.Message(topic=TOPIC, body=b"x"))
 
-    client.one(delay_ms=400)
-    killing = threading.Timer(0.2, kill)
+    killing = threading.Thread(target=kill)
     killing.start()
-    assert client.bodies(wait_ms=5_000) == [b"x"]
+    assert client.bodies(wait_ms=10_000) == [b"x"]
+    killing.join()
     assert all(proxy.calls for proxy in fake.consumers)
 
 

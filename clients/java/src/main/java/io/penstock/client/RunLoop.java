@@ -91,12 +91,12 @@ final class RunLoop {
     }
     double tookMs = PenstockOptions.nowMs() - beganMs;
     Ack ack = PenstockConsumer.newAck(begun.delivery, verdict).setReason(reason);
+    options.metrics.handled(begun.delivery, verdict, tookMs); // before its end, which the end of the run waits for
     synchronized (consumer.lock) { // one step, so that no extension follows the acknowledgement
       held.end(begun, tookMs);
       consumer.acknowledge(ack);
       consumer.lock.notifyAll();
     }
-    options.metrics.handled(begun.delivery, verdict, tookMs);
   }
 
   private void pull() {
