@@ -123,8 +123,10 @@ class GroupOps:
         group, name = self._led(), peer.peer_state.name
         asked = Follow.decode(payload)
         before = self.slaves.pop(name, None)
-        if before is not None and before is not peer:
-            before.close("another link of this broker follows")
+        if before is not None:
+            group.left(name, self._now_ms())  # a turn ships to what follows: it must not when this FOLLOW is refused
+            if before is not peer:
+                before.close("another link of this broker follows")
         try:
             answer = group.follow(name, asked, self._now_ms())
         except OSError as error:
