@@ -8,7 +8,7 @@ cdef class Shipment:
     cdef readonly object incarnation
     cdef readonly uint32_t epoch
     cdef readonly int64_t sent, stored, synced
-    cdef int64_t _sent_ms, _told_ms, _moved_ms, _seen_end, _live_ms, _credit, _credit_ms
+    cdef int64_t _sent_ms, _told_ms, _moved_ms, _seen_end, _live_ms, _credit, _credit_ms, _due, _due_ms
 
     cpdef bint is_idle(self, int64_t end, int64_t now_ms) except *
     cpdef took(self, int64_t position, int64_t now_ms)

@@ -337,5 +337,6 @@ class GroupBroker:
             is_lost = now_ms - since_ms >= SILENT_MS
             yield name, self._record.awaited[name], is_lost, False
         for name, each in self.shipments.items():
-            is_lost = each.is_silent(now_ms) or each.is_stalled(now_ms)
+            is_late = name in self._record.in_sync and each.is_late(now_ms)
+            is_lost = each.is_silent(now_ms) or each.is_stalled(now_ms) or is_late
             yield name, each.incarnation, is_lost, self.confirmation.has_all(name)

@@ -22,6 +22,8 @@ LIVE_MS = 50
 HEARTBEAT_MS = 100
 SILENT_MS = 900
 STALLED_MS = 500
+LATE_MS = 1000
+"""A member of the set that is behind by more makes callers wait, although it makes progress."""
 
 
 class ShippedLog(Protocol):
@@ -57,6 +59,7 @@ class Shipment:
         self._sent_ms = self._told_ms = self._moved_ms = now_ms
         self._seen_end, self._live_ms = log.end_position, now_ms - LIVE_MS
         self._credit, self._credit_ms = FRAME_BYTES, now_ms
+        self._due, self._due_ms = position, now_ms
 
     @property
     def room(self) -> int:
@@ -141,3 +144,9 @@ class Shipment:
     def is_stalled(self, now_ms: int) -> bool:
         """Whether sent bytes wait for the slave, and it has taken none for too long."""
         return self.stored < self.sent and now_ms - self._moved_ms >= STALLED_MS
+
+    def is_late(self, now_ms: int) -> bool:
+        """Whether the slave lacks a part of what the log had LATE_MS ago. Notes the log's end: ask again and again."""
+        if self.stored >= self._due:
+            self._due, self._due_ms = self._log.end_position, now_ms
+        return self.stored < self._due and now_ms - self._due_ms >= LATE_MS

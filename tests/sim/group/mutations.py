@@ -103,7 +103,7 @@ _FOLLOWING = (
     Mutant(
         "a slave that leaves is never lost", "engine.replication.broker",
         "is_lost = now_ms - since_ms >= SILENT_MS", "is_lost = False",
-        (("is_lost = each.is_silent(now_ms) or each.is_stalled(now_ms)", "is_lost = False"),),
+        (("is_lost = each.is_silent(now_ms) or each.is_stalled(now_ms) or is_late", "is_lost = False"),),
     ),
 )  # fmt: skip
 _BROKER = (

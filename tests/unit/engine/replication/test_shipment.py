@@ -9,6 +9,7 @@ from engine.replication.shipment import (
     CATCH_UP_BYTES_PER_MS,
     FRAME_BYTES,
     HEARTBEAT_MS,
+    LATE_MS,
     LIVE_MS,
     SILENT_MS,
     STALLED_MS,
@@ -145,3 +146,21 @@ def test_a_slave_is_stalled_when_bytes_wait_for_it_and_it_takes_none(slave, log)
     assert not slave.is_stalled(9600 + STALLED_MS - 1) and slave.is_stalled(9600 + STALLED_MS)
     slave.told(EPOCH, 1000, 0, 9700)
     assert not slave.is_stalled(99_000)
+
+
+def test_a_slave_is_late_when_it_takes_less_than_is_appended_and_not_when_it_keeps_up(slave, log):
+    def late_after_ms(bytes_taken: int) -> int | None:
+        for now_ms in range(1000, 31_000, 20):
+            log.end_position += 40_000
+            sent(slave, now_ms)
+            slave.told(EPOCH, min(slave.sent, slave.stored + bytes_taken), 0, now_ms)
+            assert not slave.is_stalled(now_ms) and not slave.is_silent(now_ms)
+            if slave.is_late(now_ms):
+                return now_ms - 1000
+        return None
+
+    assert late_after_ms(40_000) is None
+    found = late_after_ms(20_000)
+    assert found is not None and found <= 4 * LATE_MS
+    slave.told(EPOCH, slave.sent, 0, 31_000)
+    assert not slave.is_late(31_000)
