@@ -350,6 +350,11 @@ class BrokerCore:
         if record.master == self.name or text is None or (life is not None and life.lead_at is not None):
             self.unfollow()
             return
+        if self.known.is_taken(self.name):
+            # The master would take this link for a new one of the process that has the name, and end that one's.
+            limited.warning("broker=%s: waiting: another process, or one before, is registered by that name", self.name)
+            self.unfollow()
+            return
         if text != self._link_address:
             self.unfollow()
         if self._link is None:

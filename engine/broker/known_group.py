@@ -28,6 +28,8 @@ class KnownGroup:
         self.name, self._coordination, self._on_news = name, coordination, on_news
         self.newest: tuple[int, GroupRecord] | None = None
         self.addresses: dict[str, str] = {}
+        self._holders: dict[str, Incarnation] = {}
+        self._own: set[Incarnation] = set()
 
     def learn(self, version: int, record: GroupRecord) -> None:
         """Take the record if it is newer than all that are known."""
@@ -45,6 +47,7 @@ class KnownGroup:
             return
         # A master that only lost the coordination leads on: its slaves need the address that it had.
         self.addresses.update({name: each.address for name, each in brokers.items()})
+        self._holders = {name: each.incarnation for name, each in brokers.items()}
         if found is not None:
             self.learn(found.version, found.record)
         self._on_news()
@@ -53,6 +56,12 @@ class KnownGroup:
         """Whether the coordination has answered a short time ago."""
         return self._coordination.contact_age_s() <= CONTACT_S_MAX
 
+    def is_taken(self, broker: str) -> bool:
+        """Whether another process is registered as the broker, as far as the coordination has told."""
+        holder = self._holders.get(broker)
+        return holder is not None and holder not in self._own
+
     def register(self, broker: str, incarnation: Incarnation, address: str) -> None:
         """Register this process as the broker, in the place of an earlier incarnation of it."""
+        self._own.add(incarnation)
         self._coordination.register(self.name, broker, Registration(incarnation, address))

@@ -177,6 +177,13 @@ class ReplicatedGroup:
         command = [*self._hosts.inside(host), sys.executable, "-P", "-m", module, *map(str, (*common, *options))]
         self.processes[name] = OwnProcess(command, self._folder / f"{name}.log", self._environments.get(name))
 
+    def start_namesake(self, broker: str, process: str) -> None:
+        """Start another process, on an empty directory, that an operator has given the name of this broker."""
+        address = f"{self._hosts.address(broker)}:{free_port()}"
+        self._add(process, broker, "engine", "--data", self._folder / process, "--listen", address,
+                  "--broker-group", GROUP, "--broker", broker, "--admin-key", self._admin_key)  # fmt: skip
+        self.processes[process].start()
+
     def start(self) -> "ReplicatedGroup":
         """Start everything, the broker with `--first` before the others, and wait until all brokers are in sync."""
         first = self.brokers[0]
