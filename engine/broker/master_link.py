@@ -81,6 +81,10 @@ class MasterLink:
                 if self._is_closed:
                     return
                 limited.warning("master=%s:%d: not followed: %s", *self._address, error, about=str(error)[:80])
+            except Exception:  # a broker that follows nobody until its next start would be worse
+                if self._is_closed:
+                    return
+                limited.exception("master=%s:%d: not followed", *self._address)
             if self._session.follows:
                 pause_s = PAUSE_S
             self._lost()

@@ -30,7 +30,7 @@ class Slave:
     def __init__(self) -> None:
         self.taken: list[bytes] = []
         self.end = self.told_end = START
-        self.refuses = False
+        self.fault: Exception | None = None
         self.asks = self.unfollowed = 0
         self.synced_calls: list = []
 
@@ -46,8 +46,8 @@ class Slave:
         return FollowStep.FOLLOW
 
     def take(self, frame: BytesFrame, now_ms: int) -> None:
-        if self.refuses:
-            raise LogError("the disk is full")
+        if self.fault is not None:
+            raise self.fault
         assert frame.position == self.end
         self.taken.append(frame.data)
         self.end += len(frame.data)
@@ -148,12 +148,13 @@ def test_frames_of_many_sizes_arrive_whole_also_when_the_socket_splits_them(mast
     turn_until(lambda: master.stored and master.stored[-1].end == slave.end)
 
 
-def test_a_frame_that_the_log_refuses_ends_the_link_and_another_one_asks_again(master, slave, link):
+@pytest.mark.parametrize("fault", [LogError("the disk is full"), KeyError("a defect")], ids=["refusal", "defect"])
+def test_a_frame_that_the_log_does_not_take_ends_the_link_and_another_one_asks_again(master, slave, link, fault):
     turn_until(lambda: master.peers)
-    slave.refuses = True
+    slave.fault = fault
     master.send(START, b"x" * 8)
     turn_until(lambda: slave.unfollowed)
-    slave.refuses = False
+    slave.fault = None
     turn_until(lambda: len(master.peers) == 2)
     master.send(START, b"y" * 8)
     turn_until(lambda: slave.taken == [b"y" * 8])
