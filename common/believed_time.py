@@ -79,6 +79,13 @@ class BelievedTime:
         """Believe the wall clock as it is: an operator says that it is right."""
         self._believe()
 
+    def reach(self, ms: int) -> None:
+        """At least this time is there: another clock has shown it, whose steps were waited for."""
+        if ms > self.now_ms():
+            self._believed_ms, self._checked_ms = ms, self._monotonic_ms()
+            self.ahead_ms = self.waited_ms = 0
+            self._take(self._wall_ms() - ms)
+
     @property
     def remaining_ms(self) -> int:
         """After how much time the step counts; 0 without one."""

@@ -85,8 +85,13 @@ class LogTime:
         appender.stored_ms_min = newest_ms - (_VALUE.unpack(self._kept)[1] if len(self._kept) == _VALUE.size else 0)
 
     def follow(self, newest_ms: int) -> None:
-        """Stamp no batch with a time below that of the last one, which another node has stamped."""
+        """Go on after the last batch, which another node has stamped: no batch has a time below that one's.
+
+        The start of this node, perhaps with an empty copy of an old log, has believed what the log had then.
+        """
         self._appender.stored_ms_min = max(self._appender.stored_ms_min, newest_ms)
+        self._kept = next((value for key, value in self._records.progress(KEY) if key == KEY), b"")
+        self.time.reach(newest_ms - (_VALUE.unpack(self._kept)[1] if len(self._kept) == _VALUE.size else 0))
 
     def check(self) -> None:
         """Compare the clocks, and keep a step that does not count yet."""

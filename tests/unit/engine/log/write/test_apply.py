@@ -13,6 +13,8 @@ from engine.errors import DiskFullError
 from engine.link.timer import Timer
 from engine.log.format import CONTROL_TOPIC_ID, KIND_FIRED, KIND_TIMER, pack_batch
 
+DAY_MS = 86_400_000
+
 
 @pytest.fixture
 def pair(form):
@@ -114,6 +116,25 @@ def checked(pair: Pair, message: bytes) -> bytes:
     data = bytearray(pair.master.batch(1, 0, [message]))
     data[11], data[28:32] = 1, (3_600_000).to_bytes(4, "little")
     return bytes(data)
+
+
+def test_a_new_copy_of_an_old_log_that_leads_counts_time_as_the_old_master_did(form):
+    """Else it would delete nothing for as long as the log was old."""
+    envs = SimulatedEnv(), SimulatedEnv()
+    for env in envs:
+        env.clock_ms = NOW
+    pair = Pair(form, *envs)
+    pair.slave.close()
+    for env in envs:
+        env.clock_ms += 3 * DAY_MS
+    pair.slave.open()
+    pair.master.log.append(pair.master.batch(1, 0, [b"now"]), 1, NOW + 3 * DAY_MS)
+    pair.follow(Random(1))
+    assert pair.slave.log.log_time.time.ahead_ms > 2 * DAY_MS
+    pair.slave.log.lead(lambda position, callback: None)
+    assert not pair.slave.log.log_time.time.ahead_ms
+    assert pair.slave.log.log_time.time.now_ms() == NOW + 3 * DAY_MS
+    pair.close()
 
 
 def test_bytes_for_another_place_or_of_another_log_are_refused_and_change_nothing(pair):
