@@ -27,6 +27,8 @@ from engine.log.write.native import Appender, LogTail
 from engine.log.write.replay import replay
 from engine.log.write.roller import SegmentRoller
 
+LATE_S = 60
+"""An id time that is so far behind the master's stamps is one of a start with an old log, or an empty one."""
 NOT_NOTED = -1
 """The view's record of fired timers is not read yet."""
 
@@ -144,10 +146,12 @@ class LogApply:
         self._write(at, data)
         self._batches.enter(appender.index, data, at, at + len(data), at)
         appender.epoch = max(appender.epoch, epoch)
+        newest_ms = BATCH_HEADER.unpack_from(data, last_at - at)[11]
         if entries := appender.ids.collect(data, 0, len(data)):
-            appender.ids.load(entries, appender.id_time.now_ms())
+            now_ms = appender.id_time.now_ms()
+            appender.ids.load(_sooner(entries, (newest_ms - now_ms) // 1000), now_ms)
             appender.index.checked += len(entries) // ID_ENTRY.size
-        self.tail.newest_ms = BATCH_HEADER.unpack_from(data, last_at - at)[11]
+        self.tail.newest_ms = newest_ms
         end = active.base + at + len(data)
         appender.set_segment(active.file, appender.index, active.next_base, end, last_at, last_crc)
         try:
@@ -205,3 +209,13 @@ class LogApply:
                     raise DiskFullError(f"{file.path}: {error.strerror}") from error
                 self._env.die(f"{file.path}: write at {at} failed: {error}")
             left, at = left[taken:], at + taken
+
+
+def _sooner(entries: bytes, late_s: int) -> bytes:
+    """The entries of ids as they expire by an id time that is so far behind the master's clock."""
+    if late_s <= LATE_S:
+        return entries
+    return b"".join(
+        ID_ENTRY.pack(hashed, offset, queue, max(expires_s - late_s, 1))
+        for hashed, offset, queue, expires_s in ID_ENTRY.iter_unpack(entries)
+    )

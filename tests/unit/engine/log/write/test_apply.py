@@ -118,8 +118,9 @@ def checked(pair: Pair, message: bytes) -> bytes:
     return bytes(data)
 
 
-def test_a_new_copy_of_an_old_log_that_leads_counts_time_as_the_old_master_did(form):
-    """Else it would delete nothing for as long as the log was old."""
+@pytest.fixture
+def old_pair(form):
+    """A log of three days, and a new copy without a message."""
     envs = SimulatedEnv(), SimulatedEnv()
     for env in envs:
         env.clock_ms = NOW
@@ -128,13 +129,31 @@ def test_a_new_copy_of_an_old_log_that_leads_counts_time_as_the_old_master_did(f
     for env in envs:
         env.clock_ms += 3 * DAY_MS
     pair.slave.open()
+    yield pair
+    pair.close()
+
+
+def test_ids_that_a_new_copy_of_an_old_log_takes_are_forgotten_as_on_the_master(old_pair):
+    message = checked(old_pair, b"\x0b\0\x06\0\0\0\x02id\0")
+    old_pair.master.log.append(message, 1, NOW + 3 * DAY_MS)
+    old_pair.follow(Random(1))
+    found = []
+    for _ in range(3):
+        old_pair.slave.env.clock_ms += 1_500_000
+        ids = old_pair.slave.log.appender
+        found.append(ids.ids.find_id(1, b"id", ids.id_time.now_ms()))
+    assert found == [(0, 0), (0, 0), None], "they are checked for an hour"
+
+
+def test_a_new_copy_of_an_old_log_that_leads_counts_time_as_the_old_master_did(old_pair):
+    """Else it would delete nothing for as long as the log was old."""
+    pair = old_pair
     pair.master.log.append(pair.master.batch(1, 0, [b"now"]), 1, NOW + 3 * DAY_MS)
     pair.follow(Random(1))
     assert pair.slave.log.log_time.time.ahead_ms > 2 * DAY_MS
     pair.slave.log.lead(lambda position, callback: None)
     assert not pair.slave.log.log_time.time.ahead_ms
     assert pair.slave.log.log_time.time.now_ms() == NOW + 3 * DAY_MS
-    pair.close()
 
 
 def test_bytes_for_another_place_or_of_another_log_are_refused_and_change_nothing(pair):
