@@ -5,7 +5,7 @@ It never holds the GIL, so a sync costs the loop two small system calls. Request
 next one: group commit without a timer.
 """
 from libc.errno cimport EINTR, errno
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 from posix.unistd cimport close, dup, read, write
 
 cdef extern from "sys/eventfd.h" nogil:
@@ -15,6 +15,13 @@ cdef extern from "sys/eventfd.h" nogil:
 
 cdef extern from "unistd.h" nogil:
     int fdatasync(int fd)
+
+cdef extern from "<time.h>" nogil:
+    cdef struct timespec:
+        long tv_sec
+        long tv_nsec
+    int clock_gettime(int clock, timespec* out)
+    int CLOCK_MONOTONIC
 
 cdef extern from "signal.h" nogil:
     ctypedef struct sigset_t:
@@ -49,6 +56,14 @@ cdef struct SyncState:
     uint64_t done
     int error
     int stopping
+    int64_t syncs                # since the last `spent()`
+    int64_t spent_ns
+
+
+cdef inline int64_t now_ns() noexcept nogil:
+    cdef timespec t
+    clock_gettime(CLOCK_MONOTONIC, &t)
+    return <int64_t>t.tv_sec * 1000000000 + t.tv_nsec
 
 
 cdef void* run(void* argument) noexcept nogil:
@@ -57,6 +72,7 @@ cdef void* run(void* argument) noexcept nogil:
     cdef int files[EARLIER_MAX + 1]
     cdef int count, i, failed
     cdef uint64_t one = 1
+    cdef int64_t began_ns
     while True:
         if read(shared.wake_fd, &ticks, 8) < 0 and errno == EINTR:
             continue
@@ -73,12 +89,15 @@ cdef void* run(void* argument) noexcept nogil:
         shared.earlier_count = 0
         pthread_mutex_unlock(&shared.mutex)
         failed = 0
+        began_ns = now_ns()
         for i in range(count):
             if failed == 0 and fdatasync(files[i]) != 0:
                 failed = errno
             if i < count - 1:
                 close(files[i])
         pthread_mutex_lock(&shared.mutex)
+        shared.syncs += 1
+        shared.spent_ns += now_ns() - began_ns
         if failed:
             shared.error = failed
         else:
@@ -160,6 +179,14 @@ cdef class SyncThread:
         done, error = self.shared.done, self.shared.error
         pthread_mutex_unlock(&self.shared.mutex)
         return done, error
+
+    def spent(self):
+        """(number of syncs, their time in ns) since the last call."""
+        pthread_mutex_lock(&self.shared.mutex)
+        spent = self.shared.syncs, self.shared.spent_ns
+        self.shared.syncs = self.shared.spent_ns = 0
+        pthread_mutex_unlock(&self.shared.mutex)
+        return spent
 
     def stop(self):
         """End the thread after the running sync. Blocks for that long."""

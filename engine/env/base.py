@@ -99,6 +99,10 @@ class SyncWorker(ABC):
     def collect(self) -> tuple[int, int]:
         """(position synced so far, errno of a failed sync or 0)."""
 
+    def spent(self) -> tuple[int, int]:
+        """(number of syncs, their time in ns) since the last call. Here: none are measured."""
+        return 0, 0
+
     @abstractmethod
     def stop(self) -> None:
         """End after the running sync. Blocks for that long."""

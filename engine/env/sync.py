@@ -1,6 +1,7 @@
 """The sync thread in pure Python: the reference for _sync.pyx. A real thread even where gevent has patched threads."""
 
 import os
+import time
 from contextlib import suppress
 
 from common.unpatched import original
@@ -18,6 +19,7 @@ class SyncThread:
         self._earlier: list[int] = []
         self._fd = -1
         self._wanted = self._done = self._error = 0
+        self._syncs = self._spent_ns = 0
         self._stopping = False
         original("_thread", "start_new_thread")(self._run, ())
 
@@ -41,6 +43,13 @@ class SyncThread:
         with self._guard:
             return self._done, self._error
 
+    def spent(self) -> tuple[int, int]:
+        """(number of syncs, their time in ns) since the last call."""
+        with self._guard:
+            spent = self._syncs, self._spent_ns
+            self._syncs = self._spent_ns = 0
+            return spent
+
     def stop(self) -> None:
         """End the thread after the running sync. Blocks for that long."""
         if self._stopping:
@@ -61,10 +70,13 @@ class SyncThread:
             with self._guard:
                 wanted, fd, earlier = self._wanted, self._fd, self._earlier
                 self._earlier = []
+            began_ns = time.monotonic_ns()
             error = _sync([*earlier, fd])
             for done in earlier:
                 os.close(done)
             with self._guard:
+                self._syncs += 1
+                self._spent_ns += time.monotonic_ns() - began_ns
                 if error:
                     self._error = error
                 else:

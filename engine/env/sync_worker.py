@@ -25,6 +25,9 @@ class ThreadSyncWorker(SyncWorker):
     def collect(self) -> tuple[int, int]:
         return self._thread.collect()
 
+    def spent(self) -> tuple[int, int]:
+        return self._thread.spent()
+
     def stop(self) -> None:
         self._watcher.stop()
         self._watcher.close()

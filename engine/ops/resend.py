@@ -31,6 +31,7 @@ class Resend:
 
         The asker has had no message stored before the position, and sends no APPEND before this answer.
         """
+        began_ns = self._append.now_ns()
         if len(payload) < RESEND_HEAD.size:
             raise RequestError(RULE)
         (position,) = RESEND_HEAD.unpack_from(payload)
@@ -40,7 +41,7 @@ class Resend:
         except EngineError as error:
             log.warning("RESEND refused: %s", error)
             raise
-        self._append.answer(peer, layout.RESEND, request_id, durability, results)
+        self._append.answer(peer, layout.RESEND, request_id, durability, results, began_ns)
 
     def _results(self, position: int, count: int, batches: bytes) -> bytes:
         sent = list(_split(batches, count))

@@ -20,6 +20,7 @@ from common.net._connection cimport Connection
 from common.net._frames cimport PROTOCOL_LINK
 from common.net._reactor cimport Reactor, TurnEnd, reactor_of
 from engine.env._clock cimport NodeClock
+from engine.env._durations cimport Durations
 from engine.link.constants cimport (
     APPEND_HEAD_SIZE,
     APPEND_RESULT_SIZE,
@@ -104,13 +105,16 @@ cdef inline void put_header(unsigned char* out, Py_ssize_t size, int op, int cod
 cdef class SyncedAnswers:
     """The answers that wait for one sync; called when it is done."""
 
+    cdef Turn turn
     cdef list staged
+    cdef int64_t began_ns
 
     def __call__(self):
         cdef Staged each
         for each in self.staged:
             each.connection.unsynced -= 1
             each.answer()
+        self.turn.times.since(self.turn.clock, self.began_ns, len(self.staged))
 
 
 cdef class Turn(TurnEnd):
@@ -119,6 +123,8 @@ cdef class Turn(TurnEnd):
     cdef object node, stored
     cdef Appender appender
     cdef NodeClock clock
+    cdef Durations times          # from a turn's first APPEND to the answers
+    cdef int64_t began_ns
     cdef list staged
     cdef object requests          # a deque
     cdef list roomy               # connections that have sent most of their output
@@ -126,6 +132,7 @@ cdef class Turn(TurnEnd):
 
     def __init__(self, node):
         self.node, self.stored, self.appender, self.clock = node, node.stored, node.store.appender, node.clock
+        self.times = node.append.times
         self.staged, self.requests, self.roomy = [], deque(), []
 
     cdef int stage(self, LinkConnection connection, uint32_t request_id, const unsigned char* payload, Py_ssize_t size) except -1:
@@ -152,6 +159,8 @@ cdef class Turn(TurnEnd):
             raise MemoryError()
         if staged.durable:
             connection.unsynced += 1
+        if not self.staged:
+            self.began_ns = self.clock.monotonic_ns()
         self.staged.append(staged)
         reactor_of().at_turn_end(self)
         try:
@@ -201,6 +210,7 @@ cdef class Turn(TurnEnd):
         cdef Staged each
         cdef SyncedAnswers durable = None
         cdef bint everywhere = False
+        cdef Py_ssize_t at_once = 0
         try:
             self.appender.commit()
         except EngineError as error:
@@ -210,7 +220,7 @@ cdef class Turn(TurnEnd):
             if each.durable:
                 if durable is None:
                     durable = SyncedAnswers.__new__(SyncedAnswers)
-                    durable.staged = []
+                    durable.turn, durable.staged, durable.began_ns = self, [], self.began_ns
                 durable.staged.append(each)
                 everywhere = everywhere or each.everywhere
         if durable is not None:
@@ -225,6 +235,9 @@ cdef class Turn(TurnEnd):
         for each in staged:
             if not each.durable:
                 each.answer()
+                at_once += 1
+        if at_once:
+            self.times.since(self.clock, self.began_ns, at_once)
         if self.requests:
             self.run_requests()
         if self.roomy:

@@ -59,14 +59,20 @@ penstock_engine_timers_duplicates_total | messages | due, but another send had s
 penstock_engine_timers_lost_total | messages | above 0: a disk has lost delayed messages; the log names them
 penstock_engine_timers_late_seconds_total | seconds | total / fired above 0.02: the engine's core is full
 penstock_engine_timers_late_seconds_max | seconds | –
+penstock_engine_append_seconds | histogram from an APPEND's arrival to its answer, s | for MEMORY above 1 ms: the core is full
+penstock_engine_sync_seconds | histogram of the log's syncs, s | what FSYNC costs at the least; growing: the disk is busy or fails
+penstock_engine_pull_seconds | histogram of serving a PULL without its wait, s | above 1 ms: filters, cold reads, a full core
 penstock_engine_log_end_position_bytes | bytes | far apart for long: the disk is slow
 penstock_engine_log_durable_position_bytes | bytes | far apart for long: the disk is slow
 """
 
 from collections.abc import Iterator
+from itertools import accumulate
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from engine.env.durations import BOUNDS_S
+from engine.env.native import Durations
 from engine.log.upkeep.scrub import ScrubCounts
 from engine.node import Node
 from engine.server.series_metrics import SeriesBounds, SeriesMetrics
@@ -89,7 +95,17 @@ class EngineMetrics:
             yield CounterMetricFamily(_PREFIX + name, text, value=value)
         for name, (value, text) in (self._gauges() | timer_gauges).items():
             yield GaugeMetricFamily(_PREFIX + name, text, value=value)
+        for name, (times, text) in self._durations().items():
+            yield _histogram(name, times, text)
         yield from self._series.collect()
+
+    def _durations(self) -> dict[str, tuple[Durations, str]]:
+        node = self._node
+        return {
+            "append_seconds": (node.append.times, "From an APPEND's arrival to its answer."),
+            "sync_seconds": (node.store.writer.durability.syncer.times, "Syncs of the log."),
+            "pull_seconds": (node.pulls.times, "Serving a PULL, without its wait for messages."),
+        }
 
     def _counters(self) -> dict[str, tuple[float, str]]:
         node, turn = self._node, self._server.turn
@@ -164,6 +180,13 @@ class EngineMetrics:
     def describe(self) -> list[Metric]:
         """No metrics: registering the collector reads nothing."""
         return []
+
+
+def _histogram(name: str, times: Durations, text: str) -> Metric:
+    counts = list(accumulate(times.counts))
+    family = HistogramMetricFamily(_PREFIX + name, text)
+    family.add_metric([], list(zip((*map(repr, BOUNDS_S), "+Inf"), counts, strict=True)), times.total_ns / 1e9)
+    return family
 
 
 def _of_timers(timers: Timers) -> tuple[dict[str, tuple[float, str]], dict[str, tuple[float, str]]]:

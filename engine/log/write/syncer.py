@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 
 from common.limited_log import LimitedLog
 from engine.env.base import Env, File, SyncWorker
+from engine.env.native import Durations
 from engine.log.write.failed_sync import die_of_sync
 
 logger = LimitedLog(logging.getLogger(__name__))
@@ -19,12 +20,15 @@ class Syncer(ABC):
 
     Args:
         unsynced: returns the full files before the current one that may not be synced yet, oldest first.
+    Attributes:
+        times: durations of the worker's syncs.
     """
 
     def __init__(self, env: Env, unsynced: Callable[[], Iterable[File]]) -> None:
         self._env, self._unsynced = env, unsynced
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         self.durable_position = 0
+        self.times = Durations()
 
     def switch(self, file: File, position: int) -> None:
         """Continue in `file` from `position` on. Bytes before it that are not synced yet are still synced first."""
@@ -117,6 +121,9 @@ class ThreadSyncer(Syncer):
     def _on_done(self) -> None:
         assert self._worker is not None
         done, error = self._worker.collect()
+        syncs, spent_ns = self._worker.spent()
+        if syncs:  # more than one only after a turn that took longer than a sync
+            self.times.add(spent_ns // syncs, syncs)
         if error:
             die_of_sync(self._env, self._file.path, os.strerror(error))
         self.advance(done)
