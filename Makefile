@@ -10,7 +10,7 @@ SOURCES := $(shell find $(NATIVE) -name '*.p[yx][xdi]' -o -name '*.h')
 SOURCES += $(wildcard $(shell find $(NATIVE) -name '_*.pxd' | sed 's|/_\([^/]*\)\.pxd$$|/\1.py|'))
 ARGS ?=
 
-.PHONY: help run test lint native clients bench bench-alone bench-replicas peers peers-replicated lock wheel without-compiler fuzz sanitize simulate simulate-group mutants machines powercut flips partitions nemesis flow outage bufferfaults switchover reconcile moves copykills reconcileids rehearsals bench-kafka bench-cut slow clean
+.PHONY: help run test lint native clients bench bench-alone bench-replicas peers peers-replicated lock wheel without-compiler fuzz sanitize simulate simulate-group mutants machines deb fresh powercut flips partitions nemesis flow outage bufferfaults switchover reconcile moves copykills reconcileids rehearsals bench-kafka bench-cut slow clean
 help:
 	@sed -n 's/^## //p' Makefile
 
@@ -148,9 +148,17 @@ flow: $(VENV)/.installed-dev
 without-compiler: $(VENV)/.installed-dev
 	scripts/check-without-compiler
 
-## make wheel             build a wheel in dist/
-wheel: $(VENV)/.installed-dev
-	$(PIP) wheel . --no-deps --no-build-isolation --wheel-dir dist
+## make wheel             build two wheels in dist/: with native modules for this machine's glibc or a later one, and pure
+wheel: $(VENV)/.installed
+	@scripts/make-wheels dist
+
+## make deb               build a Debian package in dist/ from the wheel, with all it needs from PyPI
+deb: wheel
+	@scripts/make-deb dist
+
+## make fresh             try a fresh Debian 12, with and without a compiler, and the Debian package in it; as root (needs debootstrap; 15 minutes; ARGS="user")
+fresh: deb
+	@scripts/fresh-debian $(ARGS)
 
 ## make lock              resolve requirements/*.in to versions and hashes
 lock: $(VENV)/.dev-packages
