@@ -39,6 +39,7 @@ COMMANDS = {
     "message": ("message", "command", "Show stored messages by id, key, time and offset."),
     "status": ("status", "command", "Show processes, ports, memory, topics and lag of a running `up`."),
     "top": ("top", "command", "Show rates, processes and lag, live."),
+    "rolling-restart": ("rolling_restart", "command", "Restart the processes of a running `up` one after the other."),
     "retention": ("retention", "command", "Show why old messages are kept, and accept a clock."),
     "log": ("log", "command", "Verify, dump, count and repair the log of a stopped engine."),
     "backup": ("backup", "command", "Back up an engine's messages while it runs; verify and restore them."),

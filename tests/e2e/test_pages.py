@@ -23,9 +23,9 @@ penstock pull orders --group readers --max 1
 """
 
 
-def blocks(page: str) -> list[tuple[str, str]]:
-    """(language, lines) of the page's blocks with a language: the others are no commands."""
-    return BLOCK.findall((ROOT / page).read_text())
+def blocks(pages: tuple[str, ...]) -> list[tuple[str, str]]:
+    """(language, lines) of the pages' blocks with a language: the others are no commands."""
+    return [block for page in pages for block in BLOCK.findall((ROOT / page).read_text())]
 
 
 @pytest.fixture
@@ -41,16 +41,16 @@ def network():
 
 
 def run_lines(
-    page: str, network: list[str], folder: Path, before: str = "", **variables: str
+    network: list[str], folder: Path, *pages: str, before: str = "", **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run a page's blocks, first those of the shell, in a folder where `penstock up` serves; `before` them other lines."""
+    """Run pages' blocks, first those of the shell, in a folder where `penstock up` serves; `before` them other lines."""
     (folder / ".venv").symlink_to(sys.prefix)
     served = folder / "served.json"
     up = subprocess.Popen([*network, *PENSTOCK, "up", "--ready-file", str(served)], cwd=folder)
     try:
         until(served.exists, "penstock up serves", 30.0)
-        shell = [text for language, text in blocks(page) if language == "sh"]
-        python = [text for language, text in blocks(page) if language == "python"]
+        shell = [text for language, text in blocks(pages) if language == "sh"]
+        python = [text for language, text in blocks(pages) if language == "python"]
         assert shell
         script = "\n".join(["set -e", before, *shell, *(f"python - <<'END'\n{text}END" for text in python)])
         environment = {name: value for name, value in os.environ.items() if name != "PENSTOCK_DATA"}
@@ -66,11 +66,19 @@ def run_lines(
 
 
 def test_the_lines_of_the_readme_work_as_pasted(network, tmp_path):
-    done = run_lines("README.md", network, tmp_path)
+    done = run_lines(network, tmp_path, "README.md")
     assert done.stdout.endswith("customer-7 b'one pair of boots'\n")
 
 
-def test_the_lines_of_the_runbooks_work_as_pasted(network, tmp_path):
+def test_the_lines_of_the_runbooks_and_about_hardening_work_as_pasted(network, tmp_path):
     path = f"{sys.prefix}/bin:{os.environ['PATH']}"
-    done = run_lines("docs/runbooks.md", network, tmp_path, HAPPENED, PATH=path)
+    done = run_lines(network, tmp_path, "docs/runbooks.md", "docs/hardening.md", before=HAPPENED, PATH=path)
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_the_forty_tasks_work_as_pasted(network, tmp_path):
+    path = f"{sys.prefix}/bin:{os.environ['PATH']}"
+    own = {"PATH": path, "XDG_CONFIG_HOME": str(tmp_path / "configuration")}
+    done = run_lines(network, tmp_path, "docs/runs/tasks.md", **own)
+    assert "59, brown" in done.stdout and "Traceback" not in done.stderr

@@ -78,7 +78,7 @@ def test_the_other_broker_goes_on_with_everything_when_the_master_is_killed(pens
     assert sorted(row["role"] for row in state["replicas"]["main"]["brokers"]) == ["in sync", "master"]
 
 
-def test_a_planned_switch_and_a_restart_of_all_keep_everything(penstock):
+def test_a_planned_switch_and_restarts_one_by_one_and_of_all_keep_everything(penstock):
     shop = prepared(penstock)
     wait_in_sync(penstock)
     first = master(penstock)
@@ -86,8 +86,13 @@ def test_a_planned_switch_and_a_restart_of_all_keep_everything(penstock):
     penstock.run("broker", "switch", "main")
     until(lambda: master(penstock) not in (first, None), "the other broker is master")
     send(penstock, shop, b"after")
+    pids = dict(penstock.refresh()["pids"])
+    rolled = penstock.call("rolling-restart")
+    assert rolled.returncode == 0, rolled.stdout + rolled.stderr
+    assert [name for name, pid in penstock.refresh()["pids"].items() if pid == pids[name]] == ["up"]
+    send(penstock, shop, b"rolled")
     penstock.restart()
-    assert sorted(pull(penstock, shop, 2)) == [b"after", b"before"]
+    assert sorted(pull(penstock, shop, 3)) == [b"after", b"before", b"rolled"]
     wait_in_sync(penstock)
 
 
