@@ -132,7 +132,7 @@ cdef class Turn(TurnEnd):
 
     def __init__(self, node):
         self.node, self.stored, self.appender, self.clock = node, node.stored, node.store.appender, node.clock
-        self.times = node.append.times
+        self.times = Durations() if node.append is None else node.append.times  # a standby appends nothing
         self.staged, self.requests, self.roomy = [], deque(), []
 
     cdef int stage(self, LinkConnection connection, uint32_t request_id, const unsigned char* payload, Py_ssize_t size) except -1:

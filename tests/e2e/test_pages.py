@@ -15,7 +15,7 @@ from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-TO_RUN_S_MAX = 240
+TO_RUN_S_MAX = 400
 HAPPENED = """
 for topic in orders bulky; do penstock topic create $topic; penstock send $topic 'a message'; done
 penstock group create readers --topic orders --attempts-max 3
