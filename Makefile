@@ -10,7 +10,7 @@ SOURCES := $(shell find $(NATIVE) -name '*.p[yx][xdi]' -o -name '*.h')
 SOURCES += $(wildcard $(shell find $(NATIVE) -name '_*.pxd' | sed 's|/_\([^/]*\)\.pxd$$|/\1.py|'))
 ARGS ?=
 
-.PHONY: help run test lint native clients bench bench-alone bench-replicas peers peers-replicated lock wheel without-compiler fuzz sanitize simulate simulate-group mutants machines deb fresh powercut flips partitions nemesis flow outage bufferfaults switchover reconcile moves copykills reconcileids rehearsals bench-kafka bench-cut slow clean
+.PHONY: help run test lint native clients bench bench-alone bench-replicas peers peers-replicated lock wheel without-compiler fuzz sanitize simulate simulate-group mutants machines deb fresh powercut flips partitions nemesis flow outage bufferfaults switchover reconcile moves copykills sparkcluster bench-spark reconcileids rehearsals bench-kafka bench-cut slow clean
 help:
 	@sed -n 's/^## //p' Makefile
 
@@ -123,6 +123,15 @@ moves: $(VENV)/.installed-dev
 ## make copykills         kill a streaming copy by Spark at random moments (KILLS=20)
 copykills: $(VENV)/.installed-dev
 	PENSTOCK_COPY_KILLS=$(or $(KILLS),20) $(BIN)/python -m pytest -s tests/e2e/pipeline/test_killed_copy.py $(ARGS)
+
+## make sparkcluster       run a copy and an archive by Spark on a Standalone cluster of two workers, and the example in Flink (2 minutes)
+sparkcluster: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest tests/e2e/pipeline/test_cluster.py tests/e2e/pipeline/test_flink.py $(ARGS)
+
+## make bench-spark        rates of Spark's source and sink beside those for Kafka, then live sends beside an archive run (MESSAGES=1000000; 10 minutes)
+bench-spark: $(VENV)/.installed-dev
+	$(BIN)/python -m bench.spark --messages $(or $(MESSAGES),1000000) $(ARGS)
+	$(BIN)/python -m bench.spark.beside
 
 ## make reconcileids      compare ten million ids by Spark with one missing, one doubled and one altered (MESSAGES=10000000; a minute)
 reconcileids: $(VENV)/.installed-dev

@@ -63,6 +63,7 @@ class WriteOptions:
     durability: int
     refused_path: str
     deadline_s: float
+    task_rate: int  # messages per second of one task; 0: no limit
 
 
 class OptionReader:
@@ -171,6 +172,7 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         durability=getattr(Durability, reader.choice("durability", DURABILITIES[0], DURABILITIES).upper(), 0),
         refused_path=reader.text("refusedPath", "", ""),
         deadline_s=float(reader.number("timeoutSeconds", 60, 1, 86_400)),
+        task_rate=reader.number("messagesPerSecondPerTask", 0, 1, 1 << 53),
     )
     reader.finish()
     return made

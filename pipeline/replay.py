@@ -23,18 +23,29 @@ def archived_rows(spark: SparkSession, url: str, topic: str) -> DataFrame:
     return spark.read.option("basePath", url).parquet(*paths).withColumn("topic", F.lit(topic))
 
 
-def rows_to_replay(rows: DataFrame, where: str, keep_ids: bool) -> DataFrame:
+def rows_to_replay(
+    rows: DataFrame, where: str, keep_ids: bool, changes: Mapping[str, str] | None = None
+) -> DataFrame:
     """The rows as the sink takes them, those that a condition of Spark's SQL holds for.
 
     Args:
         keep_ids: messages keep their ids; else an id is made of topic, queue and offset, so it is new and repeatable.
+        changes: expressions of Spark's SQL for some of FIELDS; they see the row as it was archived.
     """
     chosen = rows.where(where) if where else rows
+    chosen = chosen.withColumns({name: F.expr(sql) for name, sql in (changes or {}).items()})
     own = ["id"] if keep_ids else ["topic AS source_topic", "queue AS source_queue", "offset AS source_offset"]
     return chosen.sortWithinPartitions("queue", "offset").selectExpr(*FIELDS, *own)
 
 
-def replay(rows: DataFrame, options: Mapping[str, str], keep_ids: bool) -> None:
-    """Write the rows; a replay that failed may be run again while the ids are in the target's window."""
-    ids = {"idColumn": "id"} if keep_ids else {}
-    rows.write.format("penstock").options(**options, **ids).mode("append").save()
+def replay(rows: DataFrame, options: Mapping[str, str], keep_ids: bool, rate: int = 0) -> None:
+    """Write the rows; a replay that failed may be run again while the ids are in the target's window.
+
+    Args:
+        rate: messages per second of the whole job, at least one per task that runs at a time; 0: no limit.
+    """
+    more = {"idColumn": "id"} if keep_ids else {}
+    if rate:
+        at_a_time = min(rows.rdd.getNumPartitions(), rows.sparkSession.sparkContext.defaultParallelism)
+        more["messagesPerSecondPerTask"] = str(max(1, rate // max(1, at_a_time)))
+    rows.write.format("penstock").options(**options, **more).mode("append").save()

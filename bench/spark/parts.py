@@ -8,27 +8,23 @@ processes, so it depends less on what else the machine does than rates do.
 
 import argparse
 import json
-import os
 import sys
 import time
 from array import array
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
-import pyarrow as pa
-
+from bench.spark.fill import columns_of
+from bench.spark.processes import cpu_s
 from bench.spark.sides import penstock_side
 from pipeline.options import read_options, write_options
-from pipeline.sink.columns import MessageColumns, text_column
+from pipeline.sink.columns import MessageColumns
 from pipeline.sink.sends import BatchSends
 from pipeline.source.ranges import OffsetRange
 from pipeline.source.read_range import read_range
 
 TOPICS = ("ids", "plain")
-BODY = b"x" * 200
 COLUMNS = ("topic", "queue", "offset", "key", "body", "stored_at")
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def main() -> int:
@@ -37,7 +33,7 @@ def main() -> int:
     messages = parser.parse_args().messages
     with penstock_side(TOPICS, queues=1) as side:
         for topic in TOPICS:
-            columns = columns_of(topic, messages)
+            columns = columns_of(topic, messages, has_ids=topic == "ids")
             report(topic, "write", messages, side.pids, partial(send, side.write, columns, messages))
             options = side.reading(topic)
             report(topic, "read", messages, side.pids, partial(read, options, topic, messages))
@@ -45,31 +41,15 @@ def main() -> int:
 
 
 def report(topic: str, step: str, messages: int, pids: dict[str, int], work: Callable[[], None]) -> None:
-    before, began_s = cpu_s(pids), time.monotonic()
+    before, began_s = cpu_by_process(pids), time.monotonic()
     work()
     rate = messages / (time.monotonic() - began_s)
-    spent = {name: round((after - before[name]) / messages * 1e6, 2) for name, after in cpu_s(pids).items()}
+    spent = {name: round((after - before[name]) / messages * 1e6, 2) for name, after in cpu_by_process(pids).items()}
     print(json.dumps({"topic": topic, "step": step, "messages_per_s": round(rate), "cpu_us_per_message": spent}))
 
 
-def cpu_s(pids: dict[str, int]) -> dict[str, float]:
-    """CPU seconds of each process so far, user and system."""
-    found = {}
-    for name, pid in pids.items():
-        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-        found[name] = (int(fields[11]) + int(fields[12])) / TICKS_PER_S
-    return {**found, "task": time.process_time()}
-
-
-def columns_of(topic: str, messages: int) -> MessageColumns:
-    def text(values: list, kind: pa.DataType) -> tuple:
-        return text_column(pa.array(values, kind))
-
-    ids = text([f"{number:040}" for number in range(messages)], pa.string()) if topic == "ids" else None
-    keys = text([f"key-{number % 1000}" for number in range(messages)], pa.string())
-    return MessageColumns(
-        text([topic] * messages, pa.string()), text([BODY] * messages, pa.binary()), keys, None, None, ids
-    )
+def cpu_by_process(pids: dict[str, int]) -> dict[str, float]:
+    return {**{name: cpu_s([pid]) for name, pid in pids.items()}, "task": time.process_time()}
 
 
 def send(options: dict[str, str], columns: MessageColumns, messages: int) -> None:

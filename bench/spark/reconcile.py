@@ -9,10 +9,8 @@ second. With --all-differ no id is on both sides, which is the worst case.
 
 import argparse
 import json
-import os
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -23,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
+from bench.spark.memory import PeakMemory
 from bench.spark.sides import penstock_side
 from pipeline.archive.manifest import RangeEntry, write_entry
 from pipeline.archive.place import ArchivePlace
@@ -129,51 +128,6 @@ def write_archive(url: str, start: int, messages: int) -> None:
     files.write(batch)
     hashed.add(batch)
     write_entry(place, RangeEntry(TOPIC, 0, start, end, len(batch), hashed.hex(), files.publish()))
-
-
-class PeakMemory:
-    """Largest sum of the PSS of this process and its descendants, except of the engine and its proxies."""
-
-    def __init__(self) -> None:
-        self.peak_bytes = 0
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> "PeakMemory":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._ended.wait(0.25):
-            self.peak_bytes = max(self.peak_bytes, sum(map(_pss, _descendants(os.getpid()))))
-
-
-def _descendants(root: int) -> list[int]:
-    """The process and those below it, without `penstock up` and what it runs."""
-    found, waiting = [], [root]
-    while waiting:
-        pid = waiting.pop()
-        try:
-            if b"\0penstock\0" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                continue
-            found.append(pid)
-            for task in Path(f"/proc/{pid}/task").iterdir():
-                waiting += map(int, (task / "children").read_text().split())
-        except OSError:  # it has just ended
-            continue
-    return found
-
-
-def _pss(pid: int) -> int:
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:")), 0)
 
 
 if __name__ == "__main__":

@@ -75,6 +75,7 @@ def kafka_side() -> Iterator[SparkSide]:
         yield SparkSide(
             "kafka", address, address, ("subscribe", "topic"), "maxOffsetsPerTrigger",
             ("key", "body AS value"), ("topic", "partition", "offset", "key", "value", "timestamp"),
+            {"broker": broker.pid},
         )  # fmt: skip
 
 

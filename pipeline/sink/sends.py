@@ -14,9 +14,9 @@ from pipeline.proxy.connection import FramedConnection
 from pipeline.proxy.identity import JobIdentity
 from pipeline.sink.columns import MessageColumns
 from pipeline.sink.messages import Encoded, RowResult, SendResults
+from pipeline.sink.pace import SendPace
 from pipeline.sink.native import encode_messages, read_results
 
-MESSAGES_PER_CALL = 1_000
 BYTES_PER_CALL = 8_000_000
 CALL_MS_MAX = 10_000
 UNTRUSTED_BYTES_MAX = 48 << 10
@@ -47,6 +47,7 @@ class BatchSends:
         self._identity = JobIdentity(options.credential)
         self._connection: FramedConnection | None = None
         self._turn = 0
+        self._pace = SendPace(options.task_rate)
 
     def __enter__(self) -> "BatchSends":
         return self
@@ -61,13 +62,15 @@ class BatchSends:
             CallRefused: the calls themselves are refused, or rows were not stored before the deadline.
         """
         counts, refused, first = SendCounts(), [], 0
-        encoded = encode_messages(columns, rows[:MESSAGES_PER_CALL], 0, BYTES_PER_CALL)
+        most = self._pace.messages_max
+        encoded = encode_messages(columns, rows[:most], 0, BYTES_PER_CALL)
         while encoded.message_count:
             part = rows[first : first + encoded.message_count]
             first += encoded.message_count
+            self._pace.wait(encoded.message_count)
             self._begin(encoded)
             # The next call is encoded while the proxy works.
-            following = encode_messages(columns, rows[first : first + MESSAGES_PER_CALL], 0, BYTES_PER_CALL)
+            following = encode_messages(columns, rows[first : first + most], 0, BYTES_PER_CALL)
             done, bad = self._settle(columns, part, encoded)
             counts, encoded = counts.plus(done), following
             refused += bad

@@ -12,16 +12,22 @@ DETAILED_MAX = 20
 """Topics with plots; the table has all."""
 QUEUES_MAX = 16
 STYLE = """
-:root { color-scheme: light; --ink: #1c2430; --soft: #5c6875; --line: #dfe4ea; --back: #f5f7f9; }
+:root { color-scheme: light dark; --ink: #1c2430; --soft: #5c6875; --line: #dfe4ea; --back: #f5f7f9; --card: #fff;
+  --warn: #c2571a; --warn-back: #fdf3ec; }
+.series-0 { --colour: #1d6fa5; } .series-1 { --colour: #c2571a; } .series-2 { --colour: #3d8b40; }
+@media screen and (prefers-color-scheme: dark) {
+  :root { --ink: #e6eaef; --soft: #9aa7b4; --line: #323c47; --back: #12171d; --card: #1b222a; --warn: #e88a52; --warn-back: #33251c; }
+  .series-0 { --colour: #5aa9dd; } .series-1 { --colour: #e88a52; } .series-2 { --colour: #6fc072; }
+}
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--back); color: var(--ink); font: 15px/1.5 system-ui, "Segoe UI", "DejaVu Sans", sans-serif; }
 main { max-width: 960px; margin: 0 auto; padding: 28px 24px 60px; }
 h1 { font-size: 26px; margin: 0 0 4px; } h2 { font-size: 20px; margin: 36px 0 10px; } h3 { font-size: 14px; margin: 18px 0 4px; }
 p { margin: 6px 0; } .soft { color: var(--soft); }
-section { background: #fff; border: 1px solid var(--line); border-radius: 8px; padding: 16px 24px 20px; margin: 16px 0; }
+section { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 16px 24px 20px; margin: 16px 0; }
 section h2 { margin: 0 0 6px; overflow-wrap: anywhere; }
 .facts { display: flex; flex-wrap: wrap; gap: 12px; margin: 18px 0; }
-.facts div { background: #fff; border: 1px solid var(--line); border-radius: 8px; padding: 10px 18px; min-width: 130px; }
+.facts div { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 10px 18px; min-width: 130px; }
 .facts b { display: block; font-size: 21px; font-weight: 600; } .facts span { color: var(--soft); font-size: 13px; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-size: 14px; }
 th { text-align: right; font-weight: 600; color: var(--soft); font-size: 13px; }
@@ -29,9 +35,15 @@ th, td { padding: 5px 10px; border-bottom: 1px solid var(--line); }
 td { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; } th:first-child, td:first-child { text-align: left; }
 td.text { min-width: 170px; text-align: left; white-space: normal; overflow-wrap: anywhere; }
 svg { display: block; width: 100%; height: auto; } svg text { font: 12px system-ui, "DejaVu Sans", sans-serif; fill: var(--soft); }
-.grid { stroke: var(--line); } .axis { stroke: var(--soft); }
-.key { display: inline-block; width: 22px; height: 3px; vertical-align: middle; margin: 0 6px 0 14px; }
-.fault { border-left: 4px solid #c2571a; padding: 4px 12px; background: #fdf3ec; margin: 8px 0; }
+.grid { stroke: var(--line); } .axis { stroke: var(--soft); } polyline { fill: none; stroke: var(--colour); stroke-width: 1.6; }
+.point { fill: var(--colour); } .area { fill: var(--colour); fill-opacity: 0.14; }
+.key { display: inline-block; background: var(--colour); width: 22px; height: 3px; vertical-align: middle; margin: 0 6px 0 14px; }
+.fault { border-left: 4px solid var(--warn); padding: 4px 12px; background: var(--warn-back); margin: 8px 0; }
+.plot { overflow-x: auto; }
+@media (max-width: 720px) {
+  main { padding: 20px 10px 40px; } section { padding: 12px; } .plot svg { width: 760px; }
+  .facts { gap: 8px; } .facts div { flex: 1 1 40%; padding: 8px 12px; min-width: 0; } .facts b { font-size: 18px; }
+}
 @media print { body { background: #fff; } section { break-inside: avoid; } }
 """
 
@@ -142,7 +154,7 @@ def _topic(each: TopicTraffic, step_s: int) -> str:
             TimeSeries(name, [getattr(steps[at], field) if at in steps else None for at in every])
             for name, field in (("p50", "p50_ms"), ("p99", "p99_ms"))
         ]
-        keys = '<i class="key" style="background:#1d6fa5"></i>p50<i class="key" style="background:#c2571a"></i>p99'
+        keys = '<i class="key series-0"></i>p50<i class="key series-1"></i>p99'
         parts.append(f"<h3>From sent to stored {keys}</h3>")
         parts += [time_plot(every, step_s, lines, "ms")]
         parts.append(

@@ -11,7 +11,8 @@ LEFT, RIGHT, TOP, BOTTOM = 78, 14, 12, 30
 TICKS = 4
 TIMES_MAX = 7
 BAR_HEIGHT, BAR_LEFT, BAR_RIGHT = 22, 180, 130
-COLOURS = ("#1d6fa5", "#c2571a", "#3d8b40")
+SERIES_MAX = 3
+"""Classes `series-0` and so on: the page gives each its colour, for light and for dark."""
 LABEL_CHARS = 24
 TIME_STEPS_S = (
     60,
@@ -62,16 +63,16 @@ def time_plot(
         parts.append(_line(x(at), TOP + high, x(at), TOP + high + 4, "axis"))
         parts.append(_text(x(at), HEIGHT - 9, time_label(at, last - first), "middle"))
     for number, each in enumerate(series):
-        colour = COLOURS[number % len(COLOURS)]
+        colour = f"series-{number % SERIES_MAX}"
         for run in _runs(times_s, each.values, step_s):
             points = " ".join(f"{x(at):.1f},{y(value):.1f}" for at, value in run)
             if len(run) == 1:
-                parts.append(f'<circle cx="{x(run[0][0]):.1f}" cy="{y(run[0][1]):.1f}" r="2.5" fill="{colour}"/>')
+                parts.append(f'<circle cx="{x(run[0][0]):.1f}" cy="{y(run[0][1]):.1f}" r="2.5" class="point {colour}"/>')
                 continue
             if is_filled and not number:
                 base = f"{x(run[-1][0]):.1f},{TOP + high} {x(run[0][0]):.1f},{TOP + high}"
-                parts.append(f'<polygon points="{points} {base}" fill="{colour}" fill-opacity="0.14"/>')
-            parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.6"/>')
+                parts.append(f'<polygon points="{points} {base}" class="area {colour}"/>')
+            parts.append(f'<polyline points="{points}" class="{colour}"/>')
     return _svg(WIDTH, HEIGHT, parts)
 
 
@@ -85,7 +86,7 @@ def bar_plot(bars: Sequence[tuple[str, float]], total: float) -> str:
         shown = name if len(name) <= LABEL_CHARS else name[: LABEL_CHARS - 1] + "…"
         parts.append(f"<g><title>{escape(name)}</title>{_text(BAR_LEFT - 8, at + 13, shown, 'end')}</g>")
         parts.append(
-            f'<rect x="{BAR_LEFT}" y="{at}" width="{max(1.0, size):.1f}" height="{BAR_HEIGHT - 6}" fill="{COLOURS[0]}"/>'
+            f'<rect x="{BAR_LEFT}" y="{at}" width="{max(1.0, size):.1f}" height="{BAR_HEIGHT - 6}" class="point series-0"/>'
         )
         share = f"{100 * value / total:.1f} %" if total else ""
         parts.append(_text(BAR_LEFT + size + 8, at + 13, f"{value:,.0f} · {share}"))
@@ -142,7 +143,7 @@ def _runs(
 
 
 def _svg(width: int, height: int, parts: Sequence[str]) -> str:
-    return f'<svg viewBox="0 0 {width} {height}" role="img">{"".join(parts)}</svg>'
+    return f'<div class="plot"><svg viewBox="0 0 {width} {height}" role="img">{"".join(parts)}</svg></div>'
 
 
 def _text(x: float, y: float, text: str, anchor: str = "start") -> str:

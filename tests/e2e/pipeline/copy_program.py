@@ -1,7 +1,7 @@
 """A program as a user writes it: a streaming copy between topics, run until there is nothing left to copy.
 
-copy_program.py OPTIONS: JSON with the options `read` and `write`, the directory `checkpoint`, and the `format` of the
-sink (`penstock`, or `penstock-struck`, see struck_source.py).
+copy_program.py OPTIONS: JSON with the options `read` and `write`, the directory `checkpoint`, the `format` of the sink
+(`penstock`, or `penstock-struck`, see struck_source.py), and the `master` with its `settings`.
 """
 
 import json
@@ -13,7 +13,7 @@ from tests.e2e.pipeline.struck_source import StruckSource
 
 def main() -> None:
     given = json.loads(sys.argv[1])
-    spark = local_session("copy", "local[2,2]")
+    spark = local_session("copy", given.get("master", "local[2,2]"), given.get("settings"))
     spark.sparkContext.setLogLevel("ERROR")
     spark.dataSource.register(StruckSource)
     query = (

@@ -1,12 +1,13 @@
 """The sink of Spark, which dies or waits at chosen steps of chosen batches, once each. For tests.
 
 Options beside those of the sink: strikes, JSON with [step, batch, action] each, and marks, a directory. A step is `write`
-(the rows of a task are sent, and Spark does not know it) or `commit`. Action `die` ends the Python worker; `wait` leaves
-time to kill the driver, once the file `marks/STEP-BATCH` is there.
+(the rows of a task are sent, and Spark does not know it) or `commit`. Action `die` ends the Python worker, `kill`
+its executor; `wait` leaves time to kill the driver, once the file `marks/STEP-BATCH` is there.
 """
 
 import json
 import os
+import signal
 import threading
 from pathlib import Path
 
@@ -50,4 +51,14 @@ class StruckWriter(PenstockStreamWriter):
                 mark.touch()
                 if action == "die":
                     os._exit(9)
+                if action == "kill":
+                    os.kill(executor_pid(), signal.SIGKILL)
                 threading.Event().wait(WAIT_S)
+
+
+def executor_pid():
+    """The process of Java above this one; in local mode it would be the driver's."""
+    pid = os.getpid()
+    while Path(f"/proc/{pid}/comm").read_text().strip() != "java":
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    return pid

@@ -111,9 +111,15 @@ def test_the_commands_archive_verify_and_replay_with_a_summary_each(
     assert run("archive", "verify", url) == {"ranges": 2, "messages": len(stored), "pruned": 0, "faults": 0}
     penstock_up.run("topic", "create", "by-command", "--queues", "1")
     producers = ("--endpoint", "{}:{}".format(*penstock_up.producer), "--credential", str(credential))
-    assert run("replay", url, "payments", "by-command", *producers)["rows"] == len(stored)
-    frame = spark.read.format("penstock").options(**options(topics="by-command")).load()
-    assert sorted(bytes(row.body) for row in frame.collect()) == sorted(each.body for each in stored.values())
+    changed = ("--set", "body=concat('<', CAST(body AS STRING), '>')", "--set", "tag='replayed'", "--rate", "800")
+    assert run("replay", url, "payments", "by-command", *changed, *producers)["rows"] == len(stored)
+    rows = spark.read.format("penstock").options(**options(topics="by-command")).load().collect()
+    assert sorted(bytes(row.body) for row in rows) == sorted(b"<%b>" % each.body for each in stored.values())
+    assert {row.tag for row in rows} == {"replayed"}
+    times = [row.stored_at for row in rows]
+    assert (max(times) - min(times)).total_seconds() > 0.8 * (len(stored) / 800) - 0.2  # two tasks end together at best
+    wrong = CliRunner().invoke(command, ["replay", url, "payments", "by-command", "--set", "colour='red'", *producers])
+    assert (wrong.exit_code, "use FIELD=SQL with one of key, tag, body, properties" in wrong.stderr) == (2, True)
 
 
 def test_an_archive_is_compacted_and_pruned_by_command_and_stays_complete_by_its_manifest(

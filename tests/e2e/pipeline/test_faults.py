@@ -1,10 +1,15 @@
 """What happens to a job when processes die under it, messages are deleted before it reads them, or its key is revoked."""
 
 import json
+import os
+import subprocess
 
 import pytest
+from click.testing import CliRunner
 from penstock_client import Message
 
+from penstock.commands.pipeline.group import command
+from pipeline.archive.archive import plan_archive, run_archive, verify_archive
 from pipeline.errors import CallRefused
 from pipeline.options import read_options
 from pipeline.proxy.pulls import PositionPulls
@@ -14,6 +19,17 @@ from tests.waiting import until
 pytestmark = pytest.mark.slow
 
 MESSAGES = 400
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of its own, of 1 MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]).returncode:
+        pytest.skip("a small file system needs root and mount")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def test_a_stream_is_complete_when_proxy_and_engine_are_killed_between_its_reads(
@@ -40,6 +56,64 @@ def test_a_stream_is_complete_when_proxy_and_engine_are_killed_between_its_reads
     )
     query.awaitTermination()
     assert (victims, sorted(seen)) == ([], sorted(message.id for message in sent))
+
+
+def test_an_archive_is_complete_by_its_manifest_when_engine_and_proxy_are_killed_during_the_run(
+    spark, options, penstock_up, producer, tmp_path
+):
+    penstock_up.run("topic", "create", "kept", "--queues", "2", "--durability", "fsync")
+    sent = [Message(topic="kept", id=f"m-{number}", key=str(number), body=b"x") for number in range(MESSAGES)]
+    assert all(result.ok for result in producer.send_all(sent))
+    url, chosen, victims = str(tmp_path / "archive"), options(topics="kept"), ["engine", "consumer_proxy"]
+
+    def strike(done, total):
+        if victims and done < total:
+            penstock_up.kill(victims.pop(0))
+
+    run_archive(spark, chosen, url, plan_archive(chosen, url, range_messages=25), strike)
+    assert victims == []
+    assert verify_archive(spark, url)[1:] == (MESSAGES, [], 0)
+    rows = spark.read.parquet(url).select("id").collect()
+    assert sorted(row.id for row in rows) == sorted(message.id for message in sent)
+
+
+def test_a_full_disk_ends_an_archive_with_its_reason_and_the_next_run_completes_it(
+    spark, options, penstock_up, producer, small_disk
+):
+    penstock_up.run("topic", "create", "bulky", "--queues", "1")
+    sent = [Message(topic="bulky", id=f"m-{number}", body=os.urandom(20_000)) for number in range(100)]
+    assert all(result.ok for result in producer.send_all(sent))
+    where, url = options(), str(small_disk / "archive")
+    line = ["archive", "run", url, "bulky", "--range", "20", "--endpoint", where["endpoint"], "--credential"]
+    line += [where["credential"], "-o", "json"]
+    failed = CliRunner().invoke(command, line)
+    assert failed.exit_code == 1
+    assert "No space left on device" in failed.stderr.splitlines()[-1]
+    subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
+    assert CliRunner().invoke(command, line).exit_code == 0
+    assert verify_archive(spark, url)[1:] == (len(sent), [], 0)
+
+
+def test_a_topic_that_is_deleted_ends_a_stream_with_its_name(spark, options, penstock_up, producer, tmp_path):
+    penstock_up.run("topic", "create", "gone", "--queues", "1")
+    assert producer.send(Message(topic="gone", body=b"x")).ok
+
+    def stream():
+        query = (
+            spark.readStream.format("penstock")
+            .options(**options(topics="gone", start="earliest", timeoutSeconds="5"))
+            .load()
+            .writeStream.format("noop")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    stream()
+    penstock_up.run("topic", "delete", "gone")
+    with pytest.raises(Exception, match=r"topic gone.*UNKNOWN_TOPIC"):
+        stream()
 
 
 def test_messages_that_retention_took_fail_a_read_or_are_skipped(spark, options, penstock_up, producer):

@@ -5,6 +5,7 @@ import io.penstock.thrift.AckResult;
 import io.penstock.thrift.Code;
 import io.penstock.thrift.Consumer;
 import io.penstock.thrift.Delivery;
+import io.penstock.thrift.Position;
 import io.penstock.thrift.PullRequest;
 import io.penstock.thrift.PullResponse;
 import io.penstock.thrift.Verdict;
@@ -25,6 +26,7 @@ import java.util.function.BooleanSupplier;
  */
 public final class PenstockConsumer implements AutoCloseable {
   private static final long ACK_BYTES = 120; // estimated size of one acknowledgement in a request
+  private static final long POSITION_BYTES_MAX = 320; // a name of a topic has 249 bytes at most
   private static final double SOCKET_MARGIN_MS = 2_000;
 
   final PenstockOptions options;
@@ -66,6 +68,19 @@ public final class PenstockConsumer implements AutoCloseable {
    */
   public List<Delivery> pull(int maxMessages, Duration wait) {
     return pull(maxMessages, wait.toMillis(), null, () -> false).getDeliveries();
+  }
+
+  /**
+   * Reads by position, for programs that keep their own progress: nothing is leased, no group is moved, and there is
+   * nothing to acknowledge. Retries as {@link #pull(int, Duration)} does.
+   *
+   * @param positions 1000 at most; without an offset and a time: only report the bounds
+   * @return the deliveries, and one report per position in order: each has a code of its own, and the offset to read
+   *     next
+   * @throws PenstockException the whole call was refused, or no proxy answered before the deadline
+   */
+  public PullResponse read(List<Position> positions, int maxMessages, Duration wait) {
+    return pull(positions, maxMessages, wait.toMillis(), null, () -> false);
   }
 
   /** Like all verdicts it travels with the next pull, {@link #flush} or {@link #close}. */
@@ -188,6 +203,11 @@ public final class PenstockConsumer implements AutoCloseable {
 
   /** The response that was served; null when {@code stopped} said so before. Extends the leases of held if given. */
   PullResponse pull(int maxMessages, double waitMs, HeldLeases held, BooleanSupplier stopped) {
+    return pull(List.of(), maxMessages, waitMs, held, stopped);
+  }
+
+  private PullResponse pull(List<Position> positions, int maxMessages, double waitMs, HeldLeases held,
+      BooleanSupplier stopped) {
     pulling.lock();
     try {
       double deadlineMs = PenstockOptions.nowMs() + waitMs + options.deadlineMs;
@@ -211,13 +231,13 @@ public final class PenstockConsumer implements AutoCloseable {
         }
         Pool.Answered<PullResponse, Pool<Consumer.Client>.Endpoint> answered;
         try {
-          answered = attempt(maxMessages, waitMs, held, stay);
+          answered = attempt(positions, maxMessages, waitMs, held, stay);
         } catch (CallFailed failure) {
           error = unavailable(failure.getMessage());
           continue;
         }
         PullResponse response = answered.answer();
-        if (maxMessages > 0) {
+        if (maxMessages > 0 && positions.isEmpty()) {
           tellReports(response);
         }
         Action action = Action.of(response.getCode());
@@ -261,8 +281,8 @@ public final class PenstockConsumer implements AutoCloseable {
     return new PenstockException(Code.UNAVAILABLE.getValue(), reason, null);
   }
 
-  private Pool.Answered<PullResponse, Pool<Consumer.Client>.Endpoint> attempt(int maxMessages, double waitMs,
-      HeldLeases held, Pool<Consumer.Client>.Endpoint stay) throws CallFailed {
+  private Pool.Answered<PullResponse, Pool<Consumer.Client>.Endpoint> attempt(List<Position> positions,
+      int maxMessages, double waitMs, HeldLeases held, Pool<Consumer.Client>.Endpoint stay) throws CallFailed {
     double sentAtMs = PenstockOptions.nowMs();
     List<Ack> sent;
     List<HeldLeases.Held> extended;
@@ -276,12 +296,14 @@ public final class PenstockConsumer implements AutoCloseable {
     }
     PullRequest request = new PullRequest(mint.credential(), group).setTopics(topics).setMaxMessages(maxMessages);
     request.setWaitMs((int) waitMs).setAcks(given);
-    if (invisibleMs > 0) {
+    if (!positions.isEmpty()) {
+      request.setPositions(positions);
+    } else if (invisibleMs > 0) {
       request.setInvisibleMs((int) invisibleMs);
     }
     PullRequest hello = new PullRequest(request.getCredential(), group).setTopics(topics).setMaxMessages(0);
     var answered = pool.call("pull", client -> client.pull(request), client -> client.pull(hello),
-        given.size() * ACK_BYTES, waitMs + SOCKET_MARGIN_MS, stay);
+        given.size() * ACK_BYTES + positions.size() * POSITION_BYTES_MAX, waitMs + SOCKET_MARGIN_MS, stay);
     synchronized (lock) {
       settle(sent, answered.answer());
       extended(extended, sent.size(), answered.answer(), sentAtMs, held);
