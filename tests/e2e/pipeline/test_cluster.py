@@ -15,7 +15,7 @@ from tests.services.spark import require_spark
 pytestmark = pytest.mark.slow  # six processes of Java
 
 MESSAGES = 600
-JOB_S_MAX = 180
+JOB_S_MAX = 300
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +40,10 @@ def run(cluster, request, tmp_path):
     """Run a program to its end and return what it printed; the cluster's settings are Spark's defaults for it."""
     defaults = tmp_path / "spark"
     defaults.mkdir()
-    lines = [f"{name} {value}\n" for name, value in cluster.settings.items()]
-    (defaults / "spark-defaults.conf").write_text("".join(lines))
     root = str(request.config.rootpath)
     path = os.pathsep.join(filter(None, [root, cluster.environment.get("PYTHONPATH")]))
+    settings = {**cluster.settings, "spark.executorEnv.PYTHONPATH": path}  # for the sink that strikes
+    (defaults / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
     environment = {**cluster.environment, "PYTHONPATH": path, "SPARK_CONF_DIR": str(defaults)}
 
     def finish(*line):

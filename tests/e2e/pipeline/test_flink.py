@@ -4,6 +4,7 @@ import json
 import shutil
 import signal
 import subprocess
+import urllib.request
 from collections import Counter
 
 import pytest
@@ -113,6 +114,15 @@ def test_a_job_that_is_killed_goes_on_at_its_checkpoint_and_counts_each_rating_o
     before = job.checkpoints()
     job.until(lambda: job.checkpoints() != before, "nothing is left to send")
     assert totals(options, bounds()) == expected(ratings)
+    # A job that had begun anew would have sent the first part again, too.
+    assert duplicates(penstock_up) <= PART
+
+
+def duplicates(penstock_up):
+    """Messages that were sent again and not stored a second time."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{penstock_up.facts['ops']['engine']}/metrics", timeout=5) as page:
+        lines = dict(line.rsplit(" ", 1) for line in page.read().decode().splitlines() if line[:1] != "#")
+    return float(lines["penstock_engine_duplicates_total"])
 
 
 def totals(options, bounds):
