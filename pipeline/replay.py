@@ -23,9 +23,7 @@ def archived_rows(spark: SparkSession, url: str, topic: str) -> DataFrame:
     return spark.read.option("basePath", url).parquet(*paths).withColumn("topic", F.lit(topic))
 
 
-def rows_to_replay(
-    rows: DataFrame, where: str, keep_ids: bool, changes: Mapping[str, str] | None = None
-) -> DataFrame:
+def rows_to_replay(rows: DataFrame, where: str, keep_ids: bool, changes: Mapping[str, str] | None = None) -> DataFrame:
     """The rows as the sink takes them, those that a condition of Spark's SQL holds for.
 
     Args:

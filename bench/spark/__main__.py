@@ -87,8 +87,7 @@ def measured(spark: SparkSession, side: SparkSide, name: str, step: Step, topic:
         step(spark, side, topic, messages)
     seconds = time.monotonic() - began_s
     cpu_us = {
-        role: round((after - before.get(role, 0)) / messages * 1e6, 2)
-        for role, after in cpu_by_role(side.pids).items()
+        role: round((after - before.get(role, 0)) / messages * 1e6, 2) for role, after in cpu_by_role(side.pids).items()
     }
     found = {
         "side": side.form, "step": name, "messages_per_s": round(messages / seconds), "cpu_us": cpu_us,

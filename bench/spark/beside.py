@@ -34,7 +34,10 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=1000, help="live messages per second")
     parser.add_argument("--seconds", type=float, default=20, help="before and after the run, each")
     options = parser.parse_args()
-    with penstock_side([ARCHIVED, LIVE]) as side, tempfile.TemporaryDirectory(prefix="penstock-bench-beside-") as folder:
+    with (
+        penstock_side([ARCHIVED, LIVE]) as side,
+        tempfile.TemporaryDirectory(prefix="penstock-bench-beside-") as folder,
+    ):
         fill(side, ARCHIVED, options.messages)
         target, seconds = target_of(side), options.seconds
         before = latencies(target, options.rate, seconds)
@@ -48,7 +51,9 @@ def main() -> int:
         after = latencies(target, options.rate, seconds)
     phases = {name: percentiles(each) for name, each in (("before", before), ("during", during), ("after", after))}
     ratio = phases["during"]["p99_ms"] / max(phases["before"]["p99_ms"], phases["after"]["p99_ms"])
-    print(json.dumps({"rate": options.rate, **phases, "p99_ratio": round(ratio, 2), "load": os.getloadavg()[0], **told}))
+    print(
+        json.dumps({"rate": options.rate, **phases, "p99_ratio": round(ratio, 2), "load": os.getloadavg()[0], **told})
+    )
     return 0 if ratio <= RATIO_MAX else 1
 
 

@@ -40,7 +40,9 @@ def draw(runs: list[dict[str, Any]], path: Path) -> None:
         grouped[run["step"], run["side"]].append(run)
     bars = list(grouped)[::-1]
     names = [f"{step}\n{side}" for step, side in bars]
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(12, 0.55 * len(bars) + 1.2), sharey=True, layout="constrained")
+    figure, (left, right) = pyplot.subplots(
+        1, 2, figsize=(12, 0.55 * len(bars) + 1.2), sharey=True, layout="constrained"
+    )
     rates = [median(run["messages_per_s"] for run in grouped[bar]) for bar in bars]
     drawn = left.barh(names, rates, color=[COLOURS[side] for _, side in bars])
     left.bar_label(drawn, [f"{rate:,.0f}" for rate in rates], padding=3, fontsize=8)

@@ -14,8 +14,8 @@ from pipeline.proxy.connection import FramedConnection
 from pipeline.proxy.identity import JobIdentity
 from pipeline.sink.columns import MessageColumns
 from pipeline.sink.messages import Encoded, RowResult, SendResults
-from pipeline.sink.pace import SendPace
 from pipeline.sink.native import encode_messages, read_results
+from pipeline.sink.pace import SendPace
 
 BYTES_PER_CALL = 8_000_000
 CALL_MS_MAX = 10_000

@@ -21,7 +21,7 @@ STYLE = """
 }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--back); color: var(--ink); font: 15px/1.5 system-ui, "Segoe UI", "DejaVu Sans", sans-serif; }
-main { max-width: 960px; margin: 0 auto; padding: 28px 24px 60px; }
+main { max-width: 1080px; margin: 0 auto; padding: 28px 24px 60px; }
 h1 { font-size: 26px; margin: 0 0 4px; } h2 { font-size: 20px; margin: 36px 0 10px; } h3 { font-size: 14px; margin: 18px 0 4px; }
 p { margin: 6px 0; } .soft { color: var(--soft); }
 section { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 16px 24px 20px; margin: 16px 0; }
@@ -31,7 +31,7 @@ section h2 { margin: 0 0 6px; overflow-wrap: anywhere; }
 .facts b { display: block; font-size: 21px; font-weight: 600; } .facts span { color: var(--soft); font-size: 13px; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-size: 14px; }
 th { text-align: right; font-weight: 600; color: var(--soft); font-size: 13px; }
-th, td { padding: 5px 10px; border-bottom: 1px solid var(--line); }
+th, td { padding: 5px 8px; border-bottom: 1px solid var(--line); }
 td { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; } th:first-child, td:first-child { text-align: left; }
 td.text { min-width: 170px; text-align: left; white-space: normal; overflow-wrap: anywhere; }
 svg { display: block; width: 100%; height: auto; } svg text { font: 12px system-ui, "DejaVu Sans", sans-serif; fill: var(--soft); }

@@ -67,7 +67,9 @@ def time_plot(
         for run in _runs(times_s, each.values, step_s):
             points = " ".join(f"{x(at):.1f},{y(value):.1f}" for at, value in run)
             if len(run) == 1:
-                parts.append(f'<circle cx="{x(run[0][0]):.1f}" cy="{y(run[0][1]):.1f}" r="2.5" class="point {colour}"/>')
+                parts.append(
+                    f'<circle cx="{x(run[0][0]):.1f}" cy="{y(run[0][1]):.1f}" r="2.5" class="point {colour}"/>'
+                )
                 continue
             if is_filled and not number:
                 base = f"{x(run[-1][0]):.1f},{TOP + high} {x(run[0][0]):.1f},{TOP + high}"

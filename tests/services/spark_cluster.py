@@ -60,7 +60,14 @@ class StandaloneCluster:
 
     def _start(self, name: str, role: str, *more: str, until_it_says: str) -> None:
         log = self._folder / f"{name}.log"
-        line = [str(CLASS), f"org.apache.spark.deploy.{role.lower()}.{role}", "--host", "127.0.0.1", "--webui-port", "0"]
+        line = [
+            str(CLASS),
+            f"org.apache.spark.deploy.{role.lower()}.{role}",
+            "--host",
+            "127.0.0.1",
+            "--webui-port",
+            "0",
+        ]
         own = {"SPARK_DAEMON_MEMORY": "128m", "SPARK_DAEMON_JAVA_OPTS": QUICK}
         with log.open("wb") as out:
             process = subprocess.Popen(

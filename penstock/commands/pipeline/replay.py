@@ -36,8 +36,8 @@ from pipeline.replay import FIELDS, archived_rows, replay, rows_to_replay
 @proxy_options("producer")
 @output_option
 def command(
-    directory: str, topic: str, target: str, where: str, changes: tuple[str, ...], rate: int | None, ids: str, refused: str, dry_run: bool, master: str,
-    endpoint: str, credential: str, output: str,
+    directory: str, topic: str, target: str, where: str, changes: tuple[str, ...], rate: int | None, ids: str,
+    refused: str, dry_run: bool, master: str, endpoint: str, credential: str, output: str,
 ) -> None:  # fmt: skip
     """Send the archived messages of TOPIC in DIRECTORY to the topic TARGET, those of a queue in their order.
 
