@@ -1,5 +1,6 @@
 """Options that jobs share, and their session."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -10,6 +11,9 @@ from penstock.commands.exits import CommandError
 from penstock.commands.progress import say, shown
 from pipeline.session import JOB_SETTINGS, local_session
 
+LOWER_PRIORITY = 10
+"""Added to the nice value of a job on this machine, and so of its JVM and workers: an engine and proxies that live calls
+wait for come first."""
 CALL_FAILED = "An error occurred while calling"
 
 
@@ -42,6 +46,8 @@ def job_session(name: str, master: str) -> Iterator[SparkSession]:
     with shown():
         say("starting Spark")
         is_shared = SparkSession.getActiveSession() is not None
+        if master.startswith("local") and not is_shared:
+            os.nice(LOWER_PRIORITY)
         spark = local_session(f"penstock {name}", master, JOB_SETTINGS)
         spark.sparkContext.setLogLevel("OFF")
         try:
