@@ -6,7 +6,7 @@ MESSAGES_PER_CALL = 1_000
 CALLS_PER_S = 10
 
 
-class SendPace:
+class CallPace:
     """Spaces calls evenly. A task that was slow does not catch up.
 
     Args:

@@ -15,7 +15,7 @@ from pipeline.proxy.identity import JobIdentity
 from pipeline.sink.columns import MessageColumns
 from pipeline.sink.messages import Encoded, RowResult, SendResults
 from pipeline.sink.native import encode_messages, read_results
-from pipeline.sink.pace import SendPace
+from pipeline.sink.pace import CallPace
 
 BYTES_PER_CALL = 8_000_000
 CALL_MS_MAX = 10_000
@@ -47,7 +47,7 @@ class BatchSends:
         self._identity = JobIdentity(options.credential)
         self._connection: FramedConnection | None = None
         self._turn = 0
-        self._pace = SendPace(options.task_rate)
+        self._pace = CallPace(options.task_rate)
 
     def __enter__(self) -> "BatchSends":
         return self
