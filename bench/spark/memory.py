@@ -1,10 +1,10 @@
-"""Peak memory of a job of Spark, measured four times per second."""
+"""Peak memory of a job of Spark, measured once per second."""
 
 import threading
 
 from bench.spark.processes import own_processes, pss_bytes
 
-STEP_S = 0.25
+STEP_S = 1.0
 
 
 class PeakMemory:

@@ -3,7 +3,7 @@
 Question: how long does `penstock pipeline reconcile sent` take, and how much memory, with one id missing, one doubled and
 one altered? Bodies have 20 to 40 bytes, ids 20. The heap of Spark's JVM is limited to 1 GB. Against `archive`, the
 differences are in the archive; against `engine`, which stores no id twice, they are in the table of what was sent.
-Excluded: the start of Spark and the making of both sides. Memory is the sum of the PSS of all processes, four times per
+Excluded: the start of Spark and the making of both sides. Memory is the sum of the PSS of all processes, once per
 second. With --all-differ no id is on both sides, which is the worst case.
 """
 
