@@ -15,7 +15,7 @@ from bench.spark.targets import TARGETS
 COLOURS = {"penstock": "#1b7f5c", "kafka": "#9aa5b1"}
 ROLES = {
     "engine": "#1b7f5c", "producer_proxy": "#5fb08f", "consumer_proxy": "#a8d5c2", "broker": "#9aa5b1",
-    "spark_java": "#c2571a", "spark_python": "#e8a87c",
+    "spark": "#c2571a",
 }  # fmt: skip
 
 

@@ -38,15 +38,8 @@ def cpu_s(pids: Iterable[int]) -> float:
 
 
 def cpu_by_role(systems: Mapping[str, int]) -> dict[str, float]:
-    """CPU seconds so far of each process of a system, of Spark's JVM, and of its Python processes."""
-    roles: dict[str, list[int]] = {"spark_java": [], "spark_python": []}
-    for pid in own_processes():
-        try:
-            is_java = Path(f"/proc/{pid}/comm").read_text().strip() == "java"
-        except OSError:
-            continue
-        roles["spark_java" if is_java else "spark_python"].append(pid)
-    return {name: cpu_s(pids) for name, pids in {**{name: [pid] for name, pid in systems.items()}, **roles}.items()}
+    """CPU seconds so far of each process of a system, and of Spark: its workers' ends up with their parents' when they end."""
+    return {**{name: cpu_s([pid]) for name, pid in systems.items()}, "spark": cpu_s(own_processes())}
 
 
 def pss_bytes(pids: Iterable[int]) -> int:
