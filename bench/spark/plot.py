@@ -57,7 +57,7 @@ def draw(runs: list[dict[str, Any]], path: Path) -> None:
         right.barh(names, values, left=start, color=colour, label=role.replace("_", " "))
         start = [before + value for before, value in zip(start, values, strict=True)]
     right.set_title("CPU per message in µs, by process", fontsize=10)
-    right.legend(fontsize=8, frameon=False)
+    right.legend(fontsize=8, frameon=False, loc="lower right")
     for axis in (left, right):
         axis.margins(x=0.2)
         axis.tick_params(labelsize=8)
