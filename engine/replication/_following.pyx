@@ -10,7 +10,7 @@ from libc.string cimport memcpy
 from engine.log.write._tail cimport LogTail
 
 from engine.link.errors import PayloadError
-from engine.replication.following import REPORT_MS, SYNC_MS, StaleEpochError
+from engine.replication.following import JOIN_SYNC_MS, REPORT_MS, SYNC_MS, StaleEpochError
 from engine.replication.frames import StoredFrame
 
 cdef enum:
@@ -18,6 +18,7 @@ cdef enum:
 
 cdef int64_t REPORT = REPORT_MS
 cdef int64_t SYNC = SYNC_MS
+cdef int64_t JOIN_SYNC = JOIN_SYNC_MS
 
 
 cdef class Following:
@@ -90,9 +91,9 @@ cdef class Following:
             return None
         return StoredFrame(self.epoch, self.reported_end, self.reported_synced)
 
-    def begins_sync(self, int64_t now_ms):
+    def begins_sync(self, int64_t now_ms, bint joins):
         """Whether bytes have been unsynced for long enough; the caller begins a sync then."""
-        if self.unsynced_ms < 0 or now_ms - self.unsynced_ms < SYNC:
+        if self.unsynced_ms < 0 or now_ms - self.unsynced_ms < (JOIN_SYNC if joins else SYNC):
             return False
         self.unsynced_ms = now_ms
         return True

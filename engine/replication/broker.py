@@ -282,7 +282,9 @@ class GroupBroker:
 
     def begins_sync(self, now_ms: int) -> bool:
         """Whether this slave has left bytes unsynced for long enough; the caller begins a sync then."""
-        return self._following is not None and self._following.begins_sync(now_ms)
+        if self._following is None or self._record is None:
+            return False
+        return self._following.begins_sync(now_ms, self._record.joining.get(self._name) == self._incarnation)
 
     @property
     def readable_to(self) -> int:

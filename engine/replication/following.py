@@ -8,6 +8,8 @@ from engine.replication.frames import BytesFrame, SegmentFrame, StoredFrame
 
 SYNC_MS = 200
 """Longest time for which a slave leaves bytes unsynced."""
+JOIN_SYNC_MS = 10
+"""The same while it joins: callers wait until its disk has what the log had then."""
 REPORT_MS = 100
 """Longest time between two STORED: the master would take longer silence for a loss."""
 
@@ -79,12 +81,15 @@ class Following:
         self._reported, self._reported_ms = stored, now_ms
         return stored
 
-    def begins_sync(self, now_ms: int) -> bool:
+    def begins_sync(self, now_ms: int, joins: bool) -> bool:
         """Whether bytes have been unsynced for long enough; the caller begins a sync then.
 
         Bytes that come later wait for the next one: under load some are always unsynced.
+
+        Args:
+            joins: the record that this slave has adopted names it as joining.
         """
-        if self._unsynced_ms is None or now_ms - self._unsynced_ms < SYNC_MS:
+        if self._unsynced_ms is None or now_ms - self._unsynced_ms < (JOIN_SYNC_MS if joins else SYNC_MS):
             return False
         self._unsynced_ms = now_ms
         return True

@@ -4,7 +4,7 @@ import pytest
 
 from engine.link.errors import PayloadError
 from engine.replication import native
-from engine.replication.following import REPORT_MS, SYNC_MS, Following, StaleEpochError
+from engine.replication.following import JOIN_SYNC_MS, REPORT_MS, SYNC_MS, Following, StaleEpochError
 from engine.replication.frames import BytesFrame, SegmentFrame, StoredFrame
 
 EPOCH = 7
@@ -77,20 +77,25 @@ def test_a_report_goes_when_something_has_changed_and_every_100_ms(slave, log):
 
 
 def test_a_sync_is_due_200_ms_after_the_first_unsynced_bytes(slave, log):
-    assert not slave.begins_sync(9000)
+    assert not slave.begins_sync(9000, False)
     slave.take_bytes(BytesFrame(EPOCH, 64, 0, bytes(8)), 9000)
     slave.take_bytes(BytesFrame(EPOCH, 72, 0, bytes(8)), 9150)
-    assert not slave.begins_sync(9000 + SYNC_MS - 1) and slave.begins_sync(9000 + SYNC_MS)
+    assert not slave.begins_sync(9000 + SYNC_MS - 1, False) and slave.begins_sync(9000 + SYNC_MS, False)
     log.durable_position = 80
     slave.report(9201)
-    assert not slave.begins_sync(99_000)
+    assert not slave.begins_sync(99_000, False)
+
+
+def test_a_slave_that_joins_syncs_at_the_next_tick(slave, log):
+    slave.take_bytes(BytesFrame(EPOCH, 64, 0, bytes(8)), 9000)
+    assert not slave.begins_sync(9000 + JOIN_SYNC_MS, False) and slave.begins_sync(9000 + JOIN_SYNC_MS, True)
 
 
 def test_a_slave_that_always_has_unsynced_bytes_syncs_every_200_ms(slave, log):
     begun = []
     for now_ms in range(9000, 11_000, 20):
         slave.take_bytes(BytesFrame(EPOCH, log.end_position, 0, bytes(8)), now_ms)
-        if slave.begins_sync(now_ms):
+        if slave.begins_sync(now_ms, False):
             begun.append(now_ms)
             log.durable_position = log.end_position
         slave.take_bytes(BytesFrame(EPOCH, log.end_position, 0, bytes(8)), now_ms)

@@ -74,7 +74,7 @@ class World:
                 self.following.take_segment(frame, self.now_ms)
             else:
                 self.following.take_bytes(frame, self.now_ms)
-        if self.following.begins_sync(self.now_ms):
+        if self.following.begins_sync(self.now_ms, False):
             assert self.pair.slave.durable()
         if (stored := self.following.report(self.now_ms)) is not None:
             self.back.append((self.due(self.back, random), StoredFrame.decode(stored.encode())))
