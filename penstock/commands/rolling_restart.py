@@ -75,11 +75,11 @@ class RollingRestart:
         self._until(lambda: self._facts()["pids"][name] not in (0, pid), f"{name} serves")
         for group, brokers in facts.get("replicas", {}).items():
             if name in brokers:
-                self._until(lambda group=group: self._record(group)["state"] == IN_SYNC, f"group {group} is in sync")
+                self._until_in_sync(group)
 
     def _brokers(self, group: str, names: list[str]) -> Iterator[str]:
         """Slaves, then the master, once another broker leads."""
-        self._until(lambda: self._record(group)["state"] == IN_SYNC, f"group {group} is in sync")
+        self._until_in_sync(group)
         master = self._record(group)["master"]
         yield from (name for name in names if name != master)
         facts = self._facts()
@@ -96,6 +96,9 @@ class RollingRestart:
         if facts is None:
             raise CommandError(f"{self._data}: no running Penstock: see `penstock status`", UNAVAILABLE)
         return facts
+
+    def _until_in_sync(self, group: str) -> None:
+        self._until(lambda: self._record(group)["state"] == IN_SYNC, f"group {group} is in sync")
 
     def _until(self, is_so: Callable[[], bool], what: str) -> None:
         end = time.monotonic() + self._wait_s
