@@ -52,7 +52,7 @@ def proxy_back(fake: FakePenstock, client: Client) -> None:
     back.start()
     assert client.code() == 0
     back.join()
-    assert len(fake.producers[-1].calls) == 1
+    assert fake.producers[-1].calls and len(stored(fake)) == 2  # a slow first answer may be asked for again
 
 
 @sdk_case("a proxy that hangs is left after the call timeout, with the same id")
