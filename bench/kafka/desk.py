@@ -52,6 +52,18 @@ class KafkaDesk:
             raise InstanceError(f"penstock {' '.join(words)}: {done.stderr.decode().strip()}")
         return json.loads(done.stdout)
 
+    def watched_command(self, *words: str) -> list[tuple[float, str]]:
+        """Run a command of penstock; the lines of its progress, each with its time in seconds."""
+        line = [*PENSTOCK, *words, "--data", str(self.data), "-o", "json"]
+        told: list[tuple[float, str]] = []
+        with subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stderr is not None
+            for text in process.stderr:
+                told.append((time.monotonic(), text.strip()))
+        if process.returncode:
+            raise InstanceError(f"penstock {' '.join(words)}: {told[-1][1] if told else 'failed'}")
+        return told
+
     def create(self, topics: Mapping[str, Mapping[str, Any]], on_kafka: bool = True) -> None:
         """Create topics with these fields of their definitions, and those of the same names in Kafka; wait for both."""
         if on_kafka:
