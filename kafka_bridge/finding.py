@@ -18,7 +18,7 @@ from common.kafka.errors import KafkaFault, KafkaRefusal
 from common.kafka.records import Partition
 from common.limited_log import LimitedLog
 from engine.link.codes import OK
-from engine.link.find import FindRequest, encode_found
+from engine.link.find import FindRequest, encode_counts, encode_found
 from kafka_bridge.connecting import connection_of, driver_of
 from kafka_bridge.mapping import ID_HEADER
 
@@ -65,15 +65,20 @@ class Finder:
         while (asked := self._questions.get()) is not None:
             request, on_found = asked
             try:
-                on_found(OK, encode_found(self._search(request)))
+                found = self._search(request)
+                on_found(
+                    OK,
+                    encode_counts({id_: len(each) for id_, each in found.items()}) if request.is_counted
+                    else encode_found({id_: each[0] for id_, each in found.items()}),
+                )  # fmt: skip
             except KafkaFault as fault:
                 on_found(int(Code.UNAVAILABLE), str(fault).encode())
             except Exception as fault:
                 limited.exception("kafka=%s topic=%s: internal error while searching", request.cluster, request.topic)
                 on_found(int(Code.UNAVAILABLE), f"internal error: {fault}".encode())
 
-    def _search(self, request: FindRequest) -> dict[str, int]:
-        """The partition by id. Raises KafkaFault."""
+    def _search(self, request: FindRequest) -> dict[str, list[int]]:
+        """The partitions of an id's records, by id. Raises KafkaFault."""
         cluster = self._view.kafka_cluster(request.cluster)
         if cluster is None:
             raise KafkaRefusal(0, f'kafka "{request.cluster}": the configuration does not have this cluster')
@@ -96,18 +101,20 @@ class Finder:
             return _read(reader, spans, request)
 
 
-def _read(reader: PartitionReader, spans: dict[Partition, tuple[int, int]], request: FindRequest) -> dict[str, int]:
-    """Read each partition up to its end; ends as soon as all ids are found."""
+def _read(
+    reader: PartitionReader, spans: dict[Partition, tuple[int, int]], request: FindRequest
+) -> dict[str, list[int]]:
+    """Read each partition up to its end; ends as soon as all ids are found, unless they are counted."""
     wanted = {each.encode(): each for each in request.ids}
-    found: dict[str, int] = {}
+    found: dict[str, list[int]] = {}
     until = time.monotonic() + SEARCH_S_MAX
     reader.assign({each: start for each, (start, _) in spans.items()})
-    while len(found) < len(wanted):
+    while request.is_counted or len(found) < len(wanted):
         for records in reader.poll(POLL_S):
             for headers in records.headers:
                 for name, value in headers:
                     if name == ID_HEADER and value in wanted:
-                        found.setdefault(wanted[value], records.partition.number)
+                        found.setdefault(wanted[value], []).append(records.partition.number)
         positions = reader.positions()
         if all(positions.get(each, 0) >= end for each, (_, end) in spans.items()):
             break

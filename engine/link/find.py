@@ -1,7 +1,8 @@
 """FIND: a question to the Kafka bridge whether a topic has records with these ids since a time (docs/dual-write.md).
 
-The request is JSON: {"cluster", "topic", "since_ms", "ids"}. The answer to code OK is JSON: {"found": {id: partition}}; it
-covers the records that were there when the question came. Any other code comes with a sentence.
+The request is JSON: {"cluster", "topic", "since_ms", "ids", "is_counted"}. The answer to code OK is JSON: {"found": {id:
+partition}}, or {"counts": {id: number of records}} where that was asked for; it covers the records that were there when the
+question came. Any other code comes with a sentence.
 """
 
 import json
@@ -18,17 +19,21 @@ class FindRequest(NamedTuple):
     topic: str
     since_ms: int
     ids: frozenset[str]
+    is_counted: bool = False
 
 
-def encode_find(cluster: str, topic: str, since_ms: int, ids: Sequence[str]) -> bytes:
-    return json.dumps({"cluster": cluster, "topic": topic, "since_ms": since_ms, "ids": list(ids)}).encode()
+def encode_find(cluster: str, topic: str, since_ms: int, ids: Sequence[str], is_counted: bool = False) -> bytes:
+    """Encode a question; `is_counted`: how many records each id has, for which all of them are read."""
+    question = {"cluster": cluster, "topic": topic, "since_ms": since_ms, "ids": list(ids), "is_counted": is_counted}
+    return json.dumps(question).encode()
 
 
 def decode_find(payload: bytes) -> FindRequest:
     """Raises PayloadError."""
     try:
         found = json.loads(payload)
-        request = FindRequest(found["cluster"], found["topic"], found["since_ms"], frozenset(found["ids"]))
+        ids, is_counted = frozenset(found["ids"]), bool(found.get("is_counted"))
+        request = FindRequest(found["cluster"], found["topic"], found["since_ms"], ids, is_counted)
     except (ValueError, TypeError, KeyError) as error:
         raise PayloadError(f"FIND: it is no question: {error}") from error
     texts = (request.cluster, request.topic, *request.ids)
@@ -43,10 +48,23 @@ def encode_found(partitions: Mapping[str, int]) -> bytes:
     return json.dumps({"found": dict(partitions)}).encode()
 
 
+def encode_counts(counts: Mapping[str, int]) -> bytes:
+    return json.dumps({"counts": dict(counts)}).encode()
+
+
 def decode_found(payload: bytes) -> dict[str, int]:
     """The partition by id. Raises PayloadError."""
+    return _numbers(payload, "found")
+
+
+def decode_counts(payload: bytes) -> dict[str, int]:
+    """The number of records by id, of those that have any. Raises PayloadError."""
+    return _numbers(payload, "counts")
+
+
+def _numbers(payload: bytes, name: str) -> dict[str, int]:
     try:
-        found = json.loads(payload)["found"]
-        return {str(name): int(partition) for name, partition in found.items()}
+        found = json.loads(payload)[name]
+        return {str(id_): int(number) for id_, number in found.items()}
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise PayloadError(f"FIND: it is no answer: {error}") from error

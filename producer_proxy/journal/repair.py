@@ -1,28 +1,27 @@
 """Repair of one pair of targets: brings the entries of the backlog to the secondary, one batch at a time.
 
 Steps per entry: where it is not known whether the primary has it, the primary is asked by id; where the secondary may have
-it, the secondary is asked; then it is written there, bound to the primary's queue and under the same id.
+it, the secondary is asked; then it is written there, bound to the primary's queue and under the same id. Where both have the
+id of an entry that was not known, and may have it from another intent, it is counted on both sides: see repeated.py.
 """
 
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
 from gevent.event import AsyncResult
 
 from common.contract import Code
-from common.ids import show_id
 from common.limited_log import LimitedLog
-from common.wire.names import find_names
 from engine.client.durability import FSYNC
 from producer_proxy.buffer.entry import BufferEntry
-from producer_proxy.buffer.ordering_keys import slot_of
 from producer_proxy.buffer.pace import PER_S, Pace
 from producer_proxy.journal.backlog import RepairBacklog, WaitingRepair
 from producer_proxy.journal.fates import Fate, fate_of
 from producer_proxy.journal.journal import RepairJournal
+from producer_proxy.journal.repeated import RepeatedIds
 from producer_proxy.journal.sides import Sides
+from producer_proxy.journal.taken import TakenEntry
 from producer_proxy.targets.base import MessageSlice, Outcome, ResolveError, SendTarget, ToldOutcome
 
 limited = LimitedLog(logging.getLogger("penstock.producer_proxy.journal"))
@@ -36,31 +35,6 @@ ABSENT_SHARE = 7
 """Share of a primary's settling time for which it has to say that it lacks a message, before it is believed."""
 MARGIN_MS = 10_000
 """Difference of the clocks of proxy and primary that a search allows for."""
-
-
-class TakenEntry(NamedTuple):
-    """An entry in hand, read from the journal."""
-
-    topic: str
-    repair: WaitingRepair
-    entry: BufferEntry
-
-    @property
-    def shown_id(self) -> str:
-        """The id that its sender and both sides know."""
-        if self.entry.assigned_id is not None:
-            return show_id(self.entry.assigned_id)
-        own = find_names(self.entry.message)[0]
-        return "" if own is None else own.decode("utf-8", "replace")
-
-    @property
-    def binding(self) -> bytes | int | None:
-        """What binds it to the primary's queue: by its key, both sides choose the same."""
-        return self.entry.key if self.repair.queue is None else self.repair.queue
-
-    @property
-    def slot(self) -> tuple[str, int]:
-        return self.topic, slot_of(self.entry.key)
 
 
 class Repairer:
@@ -87,6 +61,7 @@ class Repairer:
         self._began, self._began_at = journal.began, time.monotonic()
         self._attempts: dict[int, float] = {}
         self._absent: dict[int, float] = {}  # by position: when the primary first said that it lacks the message
+        self._repeated = RepeatedIds()
         self._held: dict[str, tuple[float, float]] = {}
         self._due = 0.0
         self.pace = Pace(per_s)
@@ -185,29 +160,36 @@ class Repairer:
     def _known_at_primary(
         self, members: Sequence[TakenEntry], left: set[int], renewed: dict[int, WaitingRepair]
     ) -> list[TakenEntry]:
-        """The entries that the primary has, with their queues, up to the first of each key of which it is not known."""
+        """The entries that the primary has, with their queues, up to the first of each key of which it was not known.
+
+        One that is found now waits for the next step: another intent with its id, which the primary has answered
+        meanwhile, is then in the backlog behind it, or copied.
+        """
         unknown = [each for each in members if each.repair.queue is None]
         found = dict(
             zip([each.repair.position for each in unknown], self._ask(self._sides.primary, unknown), strict=True)
         )
         blocked: set[tuple[str, int]] = set()
+        waiting: set[tuple[str, int]] = set()
         known: list[TakenEntry] = []
         for each in members:
             position = each.repair.position
             if each.slot in blocked:
                 continue
             if position not in found:
-                known.append(each)
+                if each.slot not in waiting:
+                    known.append(each)
             elif found[position][0] == Code.DUPLICATE and (queue := found[position][1]) is not None:
                 renewed[position] = each.repair._replace(queue=queue)
-                self._journal.note_stored(((position, queue),))
-                known.append(each._replace(repair=renewed[position]))
+                self._repeated.note(each.id)  # not marked as stored: after a crash it has to be noted again
+                waiting.add(each.slot)
             elif found[position][0] == Code.OK and self._was_never_stored(each):
                 self._leave([(position, each.entry)], left)
                 self.dropped += 1
             elif found[position][0] == Code.INVALID and self._is_settled(each):
-                self.unverified += 1
-                known.append(each)
+                if each.slot not in waiting:
+                    self.unverified += 1
+                    known.append(each)
             else:
                 self._cannot_tell(each, found[position], self._sides.primary)
                 blocked.add(each.slot)
@@ -234,20 +216,27 @@ class Repairer:
 
     def _missing_at_secondary(self, known: Sequence[TakenEntry], left: set[int]) -> list[TakenEntry]:
         """The entries that the secondary lacks, up to the first of each key of which that is not known yet."""
-        asked = [each for each in known if each.repair.is_asked_for]
+        asked = [each for each in known if each.repair.is_asked_for or self._is_doubtful(each)]
         found = dict(
             zip([each.repair.position for each in asked], self._ask(self._sides.secondary, asked), strict=True)
         )
+        lacks = self._counted([each for each in asked if found[each.repair.position][0] == Code.DUPLICATE])
         blocked: set[tuple[str, int]] = set()
+        judged: set[tuple[str, str]] = set()
         wanted: list[TakenEntry] = []
         there: list[tuple[int, BufferEntry]] = []
         for each in known:
-            outcome = found.get(each.repair.position)
+            outcome, is_lacking = found.get(each.repair.position), lacks.get(each.repair.position, False)
             if each.slot in blocked:
                 continue
-            if outcome is None or (outcome[0] in (Code.OK, Code.INVALID) and self._is_attempt_settled(each)):
+            if each.id in judged and self._is_doubtful(each):
+                blocked.add(each.slot)  # what becomes of the one before it decides
+                continue
+            judged.add(each.id)
+            is_absent = outcome is not None and (outcome[0] in (Code.OK, Code.INVALID) or is_lacking)
+            if outcome is None or (is_absent and self._is_attempt_settled(each)):
                 wanted.append(each)
-            elif outcome[0] == Code.DUPLICATE:
+            elif outcome[0] == Code.DUPLICATE and is_lacking is False:
                 there.append((each.repair.position, each.entry))
             else:
                 self._cannot_tell(each, outcome, self._sides.secondary)
@@ -255,6 +244,20 @@ class Repairer:
         self._leave(there, left)
         self.repaired += len(there)
         return wanted
+
+    def _counted(self, members: Sequence[TakenEntry]) -> dict[int, bool | None]:
+        """Whether the secondary, which has their ids, lacks entries all the same; by position. None: it is not known yet."""
+        members = [each for each in members if self._is_doubtful(each)]
+        at_primary = self._count(self._sides.primary, members)
+        at_secondary = self._count(self._sides.secondary, members)
+        return {
+            each.repair.position: self._repeated.lacks(each.repair.position, *counts)
+            for each, *counts in zip(members, at_primary, at_secondary, strict=True)
+        }
+
+    def _is_doubtful(self, each: TakenEntry) -> bool:
+        """Whether the secondary may have its id from another intent."""
+        return each.repair.position < self._began or each.id in self._repeated
 
     def _attempted_at(self, position: int) -> float | None:
         """Monotonic time of the last attempt to copy it; None: there was none."""
@@ -268,7 +271,22 @@ class Repairer:
         """The side's answer about each entry."""
         if not members:
             return []
-        unknown: list[Outcome] = [(int(Code.UNAVAILABLE), None, None)] * len(members)
+        if (question := self._question(side, members)) is None:
+            return [(int(Code.UNAVAILABLE), None, None)] * len(members)
+        return side.stored_copies(*question, time.monotonic() + ASK_S)
+
+    def _count(self, side: SendTarget, members: Sequence[TakenEntry]) -> list[int | None]:
+        """How many copies of each entry's id the side has."""
+        if not members:
+            return []
+        if (question := self._question(side, members)) is None:
+            return [None] * len(members)
+        return side.count_copies(*question, time.monotonic() + ASK_S)
+
+    def _question(
+        self, side: SendTarget, members: Sequence[TakenEntry]
+    ) -> tuple[list[MessageSlice], list[str], int] | None:
+        """Messages, ids and since when; None: it cannot be asked now."""
         is_primary = side is self._sides.primary
         names = {each.topic for each in members}
         try:
@@ -276,21 +294,21 @@ class Repairer:
                 self._sides.at_primary(names) if is_primary else self._sides.at_secondary(dict.fromkeys(names))
             )
         except ResolveError:
-            return unknown
+            return None
         if not names <= destinations.keys():
-            return unknown
+            return None
         since_ms = min(each.entry.accepted_at_ms - self._window_ms(each) for each in members) - MARGIN_MS
         slices = [
             MessageSlice(destinations[each.topic], None, each.entry.assigned_id, each.entry.message) for each in members
         ]
         shown = [each.shown_id for each in members]
-        return side.stored_copies(slices, shown, max(0, since_ms), time.monotonic() + ASK_S)
+        return slices, shown, max(0, since_ms)
 
     def _window_ms(self, each: TakenEntry) -> int:
         """Age of a copy that an entry without an attempt may have: the primary said DUPLICATE."""
         definition = self._sides.definition(each.topic)
         has_attempt = self._attempted_at(each.repair.position) is not None or each.repair.queue is None
-        return 0 if has_attempt or definition is None else definition.id_window_ms
+        return 0 if has_attempt or each.id in self._repeated or definition is None else definition.id_window_ms
 
     def _write(self, wanted: Sequence[TakenEntry], left: set[int], renewed: dict[int, WaitingRepair]) -> None:
         secondary = self._sides.secondary
@@ -366,5 +384,6 @@ class Repairer:
         for position in positions:
             self._attempts.pop(position, None)
             self._absent.pop(position, None)
+        self._repeated.forget(positions)
         self._backlog.leave([entry for _, entry in entries], positions)
         self._journal.note_done(positions)

@@ -206,6 +206,12 @@ class SendTarget(ABC):
         """
         return [(int(Code.INVALID), None, None)] * len(messages)
 
+    def count_copies(
+        self, messages: Sequence[MessageSlice], shown_ids: Sequence[str], since_ms: int, deadline_s: float
+    ) -> list[int | None]:
+        """As `stored_copies`: how many copies of each there are, which costs more; None: it is not known now."""
+        return [None] * len(messages)
+
     @property
     def up(self) -> bool:
         """Whether the target takes messages of every class now."""

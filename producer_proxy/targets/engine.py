@@ -14,7 +14,7 @@ from engine.client.brokers import Brokers
 from engine.client.durability import LANES, lane_of
 from producer_proxy.targets.base import DelayedMessage, DelayedOutcome, MessageSlice, OnOutcomes, Outcome, SendTarget
 from producer_proxy.targets.engine_claims import EngineClaims
-from producer_proxy.targets.engine_copies import stored_copies
+from producer_proxy.targets.engine_copies import count_copies, stored_copies
 from producer_proxy.targets.engine_returned_ids import ReturnedIds
 from producer_proxy.targets.engine_timers import EngineTimers
 from producer_proxy.targets.engine_topics import EngineTopics
@@ -97,6 +97,11 @@ class EngineTarget(SendTarget):
         self, messages: Sequence[MessageSlice], shown_ids: Sequence[str], since_ms: int, deadline_s: float
     ) -> list[Outcome]:
         return stored_copies(self._brokers, messages, shown_ids, since_ms, deadline_s)
+
+    def count_copies(
+        self, messages: Sequence[MessageSlice], shown_ids: Sequence[str], since_ms: int, deadline_s: float
+    ) -> list[int | None]:
+        return count_copies(self._brokers, messages, shown_ids, since_ms, deadline_s)
 
     @property
     def up(self) -> bool:

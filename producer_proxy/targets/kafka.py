@@ -30,7 +30,7 @@ from producer_proxy.targets.base import (
     SendTarget,
     ToldOutcome,
 )
-from producer_proxy.targets.kafka_copies import stored_copies
+from producer_proxy.targets.kafka_copies import count_copies, stored_copies
 from producer_proxy.targets.kafka_hot import KafkaHotTopics
 from producer_proxy.targets.native import KafkaLane
 
@@ -179,6 +179,11 @@ class KafkaTarget(SendTarget):
         self, messages: Sequence[MessageSlice], shown_ids: Sequence[str], since_ms: int, deadline_s: float
     ) -> list[Outcome]:
         return stored_copies(self._link, self.cluster, messages, shown_ids, since_ms, deadline_s)
+
+    def count_copies(
+        self, messages: Sequence[MessageSlice], shown_ids: Sequence[str], since_ms: int, deadline_s: float
+    ) -> list[int | None]:
+        return count_copies(self._link, self.cluster, messages, shown_ids, since_ms, deadline_s)
 
     @property
     def up(self) -> bool:

@@ -12,7 +12,7 @@ from common.kafka.errors import ClusterUnreachable
 from common.kafka.records import Records
 from engine.link.codes import OK
 from engine.link.errors import PayloadError
-from engine.link.find import FindRequest, decode_find, decode_found, encode_find, encode_found
+from engine.link.find import FindRequest, decode_counts, decode_find, decode_found, encode_find, encode_found
 from kafka_bridge.finding import Finder
 
 ANSWER_S_MAX = 20.0
@@ -99,6 +99,16 @@ def test_a_search_ends_once_all_ids_are_found(config):
     assert driver.polls == 1
 
 
+def test_all_records_are_read_where_they_are_counted(config):
+    driver = OneTopic([(1, "a"), (2, "b"), (3, "a")], [(4, "a")])
+    finder, answers = Finder(config, lambda cluster: driver), queue.Queue()
+    ids = frozenset(("a", "b", "z"))
+    finder.find(FindRequest("main", "t", 2, ids, is_counted=True), lambda *answer: answers.put(answer))
+    code, answer = answers.get(timeout=ANSWER_S_MAX)
+    finder.close()
+    assert (code, decode_counts(answer)) == (OK, {"a": 2, "b": 1})
+
+
 def test_a_cluster_that_is_away_or_unknown_and_a_missing_topic_are_no_answer_about_ids(config):
     driver = OneTopic([(1, "a")])
     driver.fault = ClusterUnreachable("kafka away")
@@ -110,6 +120,7 @@ def test_a_cluster_that_is_away_or_unknown_and_a_missing_topic_are_no_answer_abo
 
 def test_question_and_answer_survive_their_bytes():
     assert decode_find(encode_find("main", "t", 5, ["a", "ü"])) == FindRequest("main", "t", 5, frozenset(("a", "ü")))
+    assert decode_find(encode_find("main", "t", 5, ["a"], is_counted=True)).is_counted
     assert decode_found(encode_found({"a": 3})) == {"a": 3}
 
 

@@ -109,17 +109,19 @@ class Model:
     """What callers were told, over any number of processes."""
 
     def __init__(self, desk: DualDesk, chance: random.Random) -> None:
-        self.desk, self.chance, self.told = desk, chance, {}
+        self.desk, self.chance, self.told, self.keys = desk, chance, {}, {}
         self.sent = 0
 
     def send(self) -> None:
-        name = f"m{self.sent}"
+        self.submit(f"m{self.sent}", self.chance.choice("ab"))
         self.sent += 1
 
+    def submit(self, name, key) -> None:
         def on_outcomes(outcomes) -> None:
             self.told[name] = outcomes[0][0]
 
-        self.desk.submit(Message(topic="t", id=name, key=self.chance.choice("ab")), on_outcomes=on_outcomes)
+        self.keys[name] = key
+        self.desk.submit(Message(topic="t", id=name, key=key), on_outcomes=on_outcomes)
 
     def change_side(self) -> None:
         side = self.chance.choice((self.desk.primary, self.desk.secondary))
@@ -153,6 +155,28 @@ def test_any_order_of_sends_outages_and_kills_ends_with_the_same_messages_in_the
     told_ok = {name for name, code in model.told.items() if code == Code.OK}
     assert told_ok <= set(model.desk.primary.ids()) and len(model.told) == model.sent
     assert_the_same_on_both_sides(model.desk)
+    model.desk.stop()
+
+
+class ImpatientModel(Model):
+    """Its callers send again, under the same id, what was not answered OK."""
+
+    def send(self) -> None:
+        open_ = [name for name, code in self.told.items() if code != Code.OK]
+        if not open_ or self.chance.random() < 0.3:
+            return super().send()
+        name = self.chance.choice(open_)
+        return self.submit(name, self.keys[name])
+
+
+@pytest.mark.parametrize("seed", SEEDS[:3])
+def test_callers_that_send_again_double_a_message_on_both_sides_or_on_none(tmp_path, seed):
+    model = ImpatientModel(DualDesk(tmp_path / "journal"), random.Random(seed))
+    model.desk.topics.find(["t"])
+    for _ in range(STEPS):
+        model.step()
+    model.finish()
+    assert sorted(model.desk.secondary.ids()) == sorted(model.desk.primary.ids())
     model.desk.stop()
 
 

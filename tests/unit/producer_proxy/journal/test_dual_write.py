@@ -280,3 +280,53 @@ def test_a_message_that_the_primary_gets_late_is_copied_though_it_was_missing_at
     desk.primary.submit(1, slices, lambda outcomes: None)
     even(desk)
     assert desk.secondary.ids() == ["a"]
+
+
+def assert_the_same_number_of_each_id(desk):
+    assert sorted(desk.secondary.ids()) == sorted(desk.primary.ids())
+    assert desk.secondary.of_key(b"k") == desk.primary.of_key(b"k")
+
+
+@pytest.mark.parametrize("stored_first", [False, True])
+def test_a_message_that_is_sent_again_after_an_unknown_outcome_is_on_both_sides_as_often(desk, stored_first):
+    desk.primary.code, desk.primary.stores_anyway = Code.TIMEOUT, stored_first
+    desk.submit(Message(topic="t", key="k", id="a"))
+    desk.primary.code = None
+    (outcome,) = desk.submit(Message(topic="t", key="k", id="a"))
+    assert outcome[0] == Code.OK
+    desk.send(1)
+    even(desk)
+    assert desk.primary.ids().count("a") == 1 + stored_first
+    assert_the_same_number_of_each_id(desk)
+
+
+@pytest.mark.parametrize("stored_first", [False, True])
+def test_so_it_is_after_a_killed_process(tmp_path, stored_first):
+    desk = DualDesk(tmp_path / "journal")
+    desk.primary.code, desk.primary.stores_anyway = Code.TIMEOUT, stored_first
+    desk.submit(Message(topic="t", key="k", id="a"))
+    desk.kill()
+    desk.primary.code = None
+    desk.start()
+    desk.submit(Message(topic="t", key="k", id="a"))
+    desk.send(1)
+    even(desk)
+    assert_the_same_number_of_each_id(desk)
+    desk.stop()
+
+
+def test_a_copy_that_another_proxy_has_made_of_the_same_id_does_not_count_for_that_of_a_killed_one(tmp_path):
+    desk = DualDesk(tmp_path / "journal")
+    desk.secondary.is_hanging = True
+    desk.submit(Message(topic="t", key="k", id="a"))
+    desk.kill()
+    desk.secondary._held.clear()
+    desk.secondary.release()
+    (first,) = desk.primary.stored["t"]
+    desk.primary.stored["t"].append(first)  # sent again through another proxy, which has copied it
+    desk.secondary.stored["t"] = [first]
+    desk.start()
+    desk.topics.find(["t"])
+    even(desk)
+    assert desk.secondary.ids() == desk.primary.ids() == ["a", "a"]
+    desk.stop()
