@@ -33,7 +33,6 @@ transaction.state.log.num.partitions=3
 share.coordinator.state.topic.num.partitions=1
 log.cleaner.enable=false
 log.retention.ms=-1
-controlled.shutdown.enable=false
 """
 SECURE = """\
 listeners=PLAINTEXT://127.0.0.1:{plain},CONTROLLER://127.0.0.1:{controller},SASL_PLAINTEXT://127.0.0.1:{sasl},SASL_SSL://127.0.0.1:{tls}
@@ -60,12 +59,16 @@ class KafkaBrokers:
     Args:
         nodes: number of brokers, each also a controller. Three stay a cluster when one is killed.
         secure: also listen with SASL and with SASL over TLS, and check access lists. For one node.
+        is_shutdown_controlled: a node moves its leaders away before it ends on SIGTERM, as in production.
     """
 
-    def __init__(self, directory: Path, nodes: int = 1, secure: bool = False) -> None:
+    def __init__(
+        self, directory: Path, nodes: int = 1, secure: bool = False, is_shutdown_controlled: bool = False
+    ) -> None:
         require(shutil.which("java") and shutil.which("mvn"), "Kafka needs java and mvn: apt install maven")
         require(not secure or shutil.which("openssl"), "the openssl command")
         self._directory, self._count, self._secure = directory, nodes, secure
+        self._is_shutdown_controlled = is_shutdown_controlled
         directory.mkdir(parents=True, exist_ok=True)
         try:
             self._machine = (*QUICK, f"-XX:SharedArchiveFile={class_archive()}")
@@ -123,7 +126,8 @@ class KafkaBrokers:
         copies, in_sync = min(self._count, 3), min(self._count, 2)
         port, controller = self.ports[number - 1], self._controllers[number - 1]
         text = node_properties(folder / "data", number, voters, port, controller, copies=copies, in_sync=in_sync)
-        return text + COMMON + (self._secure_properties(port, controller) if self._secure else "")
+        shutdown = f"controlled.shutdown.enable={str(self._is_shutdown_controlled).lower()}\n"
+        return text + COMMON + shutdown + (self._secure_properties(port, controller) if self._secure else "")
 
     def _secure_properties(self, port: int, controller: int) -> str:
         pem = _certificate(self._directory)
@@ -161,6 +165,11 @@ class KafkaBrokers:
         """Start a killed node and return when it serves."""
         self.nodes[number - 1].launch()
         self.nodes[number - 1].wait_up(STEP_TIMEOUT_S)
+
+    def shut_down(self, number: int) -> None:
+        """SIGTERM one node, and return when it has ended in order."""
+        self.nodes[number - 1].strike(signal.SIGTERM)
+        self.nodes[number - 1].wait_end(STEP_TIMEOUT_S)
 
     def freeze(self, number: int) -> None:
         self.nodes[number - 1].strike(signal.SIGSTOP)
