@@ -16,7 +16,8 @@ from common.config.text_values import ENGINE_HOME, KAFKA_HOME
 from common.kafka.base import ClusterAdmin
 from migration.entries import remove_mark, set_mark
 from migration.errors import PlanRefused
-from migration.plan import MigrationPlan
+from migration.message_sizes import body_bytes_fitting
+from migration.plan import DOUBLE_READ, MigrationPlan
 from migration.states import PlanState
 
 Names = tuple[str, ...]
@@ -40,11 +41,18 @@ def unmark(admin: Administrator, plan: MigrationPlan, names: Names) -> None:
 
 
 def create_entries(admin: Administrator, plan: MigrationPlan, names: Names, kafka: ClusterAdmin) -> None:
-    """Entries of topics whose home is the plan's cluster, with as many queues as there are partitions."""
+    """Entries of topics whose home is the plan's cluster, with as many queues as there are partitions.
+
+    Where messages are copied back, bodies are bounded by what Kafka takes.
+    """
     found = kafka.topics(names)
     if missing := [name for name in names if name not in found]:
         raise PlanRefused(f"kafka {plan.cluster}: topic {missing[0]}: not found any more")
     wanted = {name: TopicSettings(queues=found[name].partitions) for name in names}
+    if plan.recipe != DOUBLE_READ:
+        for name, config in kafka.configs(names).items():
+            bound = int(config.get("max.message.bytes") or -1)
+            wanted[name] = TopicSettings(queues=found[name].partitions, body_bytes_max=body_bytes_fitting(bound))
     settings = TopicSettings(home=KAFKA_HOME + plan.cluster, id_window_ms=0)
     topics.create(admin, wanted, settings, skip_existing=True)
 

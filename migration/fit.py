@@ -6,7 +6,8 @@ from common.config.definitions import FamilyDefinition, TopicDefinition
 from common.config.text_values import KAFKA_HOME
 from common.quoting import quoted
 from migration.inventory import FoundTopic, objections
-from migration.plan import MigrationPlan, PlannedTopic
+from migration.message_sizes import MESSAGE_SIZE, size_faults
+from migration.plan import DOUBLE_READ, MigrationPlan, PlannedTopic
 
 
 def plan_faults(
@@ -31,6 +32,8 @@ def plan_faults(
             )
             continue
         faults += [f"{field}: {quoted(name)}: {each}" for each in objections(found[name], accepted)]
+        if plan.recipe != DOUBLE_READ and MESSAGE_SIZE not in accepted:  # double read copies nothing back
+            faults += [f"{field}: {each}" for each in size_faults(found[name], entries.get(name))]
         faults += _faults_of_entry(plan, field, topic, found[name], entries.get(name), families.get(name))
     return faults
 

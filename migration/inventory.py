@@ -128,6 +128,13 @@ def objections(topic: FoundTopic, accepted: Sequence[str] = ()) -> list[str]:
 def notes(topic: FoundTopic) -> list[str]:
     """What the operator should know of the topic and what does not stand against a move."""
     found = []
+    if topic.retention_ms >= 0 or topic.retention_bytes >= 0:
+        bounds = [f"{topic.retention_ms / 3_600_000:,.1f} h"] * (topic.retention_ms >= 0)
+        bounds += [f"{topic.retention_bytes:,} bytes per partition"] * (topic.retention_bytes >= 0)
+        found.append(
+            f"retention is {' and '.join(bounds)}: raise it where a copy of {topic.records:,} records, or a standstill of "
+            "the copy, may take longer: the copy stops at records that are deleted before it has read them"
+        )
     if topic.unstable:
         found.append(f"{topic.unstable:,} offsets belong to open transactions: the copy stops before them")
     if topic.sample is not None:

@@ -21,6 +21,7 @@ from migration.dual_read_fit import dual_read_faults
 from migration.entries import PlanStore, marks
 from migration.fit import plan_faults
 from migration.inventory import LONE_REPLICA, find_topics
+from migration.message_sizes import MESSAGE_SIZE
 from migration.plan import MigrationPlan, parse_plan
 from penstock.commands.exits import Command
 from penstock.commands.instance import Instance, administration, instance_options
@@ -31,8 +32,9 @@ from penstock.commands.output import show_one
 @click.command(cls=Command, name="plan")
 @click.argument("file", type=click.File(encoding="utf-8", errors="replace"))
 @click.option(
-    "--accept", "accepted", multiple=True, type=click.Choice([LONE_REPLICA]),
-    help="Take topics also where a single replica may acknowledge messages.",
+    "--accept", "accepted", multiple=True, type=click.Choice([LONE_REPLICA, MESSAGE_SIZE]),
+    help="Take topics also where a single replica may acknowledge messages, or where Kafka may refuse a message that the "
+    "engine takes; may be repeated.",
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Check the plan, and store nothing.")
 @output_option

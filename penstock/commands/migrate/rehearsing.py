@@ -20,6 +20,7 @@ from kafka_bridge.shared_read.read_ahead import FETCH_RECORDS_MAX
 from migration.entries import PlanEntry, PlanStore
 from migration.facts import IN_KAFKA, Facts
 from migration.inventory import LONE_REPLICA, find_groups, find_topics
+from migration.message_sizes import MESSAGE_SIZE
 from migration.plan import DOUBLE_READ, DOUBLE_WRITE, MIRROR
 from migration.positions import CopiedTopic, EnginePositions
 from migration.reconcile.plan_check import DIFFERENCES
@@ -220,7 +221,7 @@ class Rehearsal:
         plan, facts = self._entry.plan, None
         faults: list[str] = []
         try:
-            check(self._admin, plan, (LONE_REPLICA,))
+            check(self._admin, plan, (LONE_REPLICA, MESSAGE_SIZE))
         except InvalidDefinition as wrong:
             faults += wrong.faults
         try:

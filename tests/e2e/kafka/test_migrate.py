@@ -198,6 +198,7 @@ def test_a_plan_is_refused_with_all_faults_at_once_and_stored_when_there_are_non
 
 def test_start_creates_the_topics_and_the_copies_and_status_says_what_is_missing(move):
     assert move.told("start", "shop")["step"] == "copying"
+    assert move.told_topic("orders")["body_bytes_max"] == 1_048_588 - (68 << 10), "what Kafka takes by default fits"
     shown = move.told_topic("orders")
     assert (shown["home"], shown["queues"]) == ("kafka:main", PARTITIONS["orders"])
     status = move.told("status", "shop")

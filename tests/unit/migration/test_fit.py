@@ -8,6 +8,7 @@ from common.kafka.base import END, STABLE_END, KafkaTopic
 from common.kafka.records import Partition, Records
 from migration.fit import plan_faults
 from migration.inventory import FoundTopic, find_groups, find_topics, notes, objections
+from migration.message_sizes import body_bytes_fitting
 from migration.plan import parse_plan
 from migration.sampling import TopicSample
 
@@ -20,7 +21,7 @@ def plan(topics):
 
 
 def test_a_plan_that_fits_has_no_faults():
-    topic = TopicDefinition("orders", queues=3, **HOME)
+    topic = TopicDefinition("orders", queues=3, body_bytes_max=900_000, **HOME)
     assert plan_faults(plan("[orders]"), {"orders": FOUND}, {"orders": topic}, {}, {"orders": "shop"}) == []
     assert plan_faults(plan("[{name: orders, queues: 3}]"), {"orders": FOUND}, {}, {}, {}) == []
 
@@ -40,6 +41,34 @@ def test_the_faults_of_all_topics_are_told_with_field_and_rule():
         'topics[3].name: "fam" is of family fa* in the engine',
     ):
         assert [each for each in told if each.startswith(part)], (part, told)
+
+
+def test_a_topic_that_takes_larger_messages_than_kafka_is_refused_with_numbers_unless_it_is_accepted():
+    large = {"orders": TopicDefinition("orders", queues=3, **HOME)}
+    (told,) = plan_faults(plan("[orders]"), {"orders": FOUND}, large, {}, {})
+    for part in (
+        "4,194,304 bytes here",
+        "max.message.bytes is 1,000,000",
+        "to 930,368 or less",
+        "to 4,263,936 or more",
+    ):
+        assert part in told
+    assert plan_faults(plan("[orders]"), {"orders": FOUND}, large, {}, {}, ["message-size"]) == []
+    small = {"orders": replace(FOUND, message_bytes_max=2_000)}
+    (told,) = plan_faults(plan("[orders]"), small, {}, {}, {})
+    assert "max.message.bytes is 2,000: a message has up to 69,632 bytes beside its body" in told
+    assert plan_faults(plan("[orders]"), small, {}, {}, {}, ["message-size"]) == []
+
+
+def test_a_body_that_fits_leaves_room_for_the_other_fields_and_is_never_above_the_default():
+    assert [body_bytes_fitting(each) for each in (-1, 0, 2_000, 1_048_588, 100 << 20)] == [
+        4 << 20, 1, 1_000, 1_048_588 - (68 << 10), 4 << 20,
+    ]  # fmt: skip
+
+
+def test_retention_that_may_be_too_short_for_a_copy_is_told_with_its_numbers():
+    (told,) = notes(replace(FOUND, retention_ms=5_400_000, retention_bytes=1_000))
+    assert told.startswith("retention is 1.5 h and 1,000 bytes per partition: raise it where a copy of 10 records")
 
 
 def test_what_stands_against_a_move_is_told_in_sentences():

@@ -159,6 +159,9 @@ class World:
     def topics(self, names):
         return {name: KafkaTopic(name, UUID(int=7), QUEUES, 3) for name in names if name in self.kafka_side.messages}
 
+    def configs(self, names):
+        return {name: {"max.message.bytes": "1048588"} for name in names}
+
     def offsets(self, partitions, at):
         return {Partition(*each): self.kafka_side.ends(each[0])[each[1]] for each in partitions}
 
