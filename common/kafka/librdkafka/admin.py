@@ -9,6 +9,7 @@ from confluent_kafka import (
     Consumer,
     ConsumerGroupTopicPartitions,
     IsolationLevel,
+    KafkaError,
     KafkaException,
     TopicCollection,
     TopicPartition,
@@ -125,13 +126,23 @@ class LibrdkafkaAdmin(ClusterAdmin):
             return {}
         specs = {TopicPartition(*each): _spec(at) for each in partitions}
         isolation = IsolationLevel.READ_COMMITTED if at == STABLE_END else IsolationLevel.READ_UNCOMMITTED
-        found: dict[Partition, int | None] = {}
         with translated(self._cluster):
             asked = self._client.list_offsets(specs, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_S)
-            for key, future in asked.items():
-                offset = future.result().offset
-                found[Partition(key.topic, key.partition)] = offset if offset >= 0 else None
-        return found
+            try:
+                results = {key: future.result().offset for key, future in asked.items()}
+            except KafkaException as fault:
+                if fault.args[0].code() != KafkaError._NOENT:
+                    raise
+                raise self._without_leader({each.topic for each in partitions}, fault.args[0]) from fault
+        return {Partition(key.topic, key.partition): at if at >= 0 else None for key, at in results.items()}
+
+    def _without_leader(self, topics: set[str], error: KafkaError) -> KafkaFault:
+        """The library says only that it has found no leader: a broker's metadata say of which topic, and why."""
+        for name in sorted(topics):
+            told = self._client.list_topics(name, timeout=REQUEST_TIMEOUT_S).topics[name].error
+            if told is not None:
+                return fault_of(self._cluster, told, f"topic {name}: ")
+        return fault_of(self._cluster, error)
 
     def groups(self) -> dict[str, str]:
         with translated(self._cluster):

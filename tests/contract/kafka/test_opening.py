@@ -2,13 +2,14 @@
 
 import importlib.util
 import time
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
 from bench.peers.processes import free_ports
 from common.contract import Code
-from common.kafka.base import ProducerOptions, ReaderOptions
+from common.kafka.base import END, ProducerOptions, ReaderOptions
 from common.kafka.connection import KafkaConnection
 from common.kafka.errors import ClusterUnreachable, KafkaRefusal, LoginRefused
 from common.kafka.records import Partition
@@ -92,6 +93,8 @@ def test_a_topic_that_the_user_may_not_use_is_unavailable_and_refused_to_readers
             reader = exchange.reader({Partition(topic, 0): 0})
             for _ in range(40):
                 reader.poll(0.25)
+    with closing(driver.admin(plain)) as admin, pytest.raises(KafkaRefusal, match=topic):
+        admin.offsets([Partition(topic, 0)], END)
 
 
 def deny(brokers, topic, user):
