@@ -221,6 +221,7 @@ def test_after_a_long_silence_keys_of_that_broker_are_refused_at_once(cluster):
     cluster.brokers["north"].go.clear()
     lost = cluster.key_of("north")
     assert codes(cluster.send(cluster.client(), message(1, lost), timeout_ms=1100)) == [Code.TIMEOUT]
+    wait_until(lambda: any(each.breaker.opened for each in cluster.targets.listed))
     began = time.monotonic()
     assert codes(cluster.send(client, message(2, lost))) == [Code.UNAVAILABLE]
     assert time.monotonic() - began < 0.2
