@@ -27,6 +27,7 @@ from kafka_bridge.source_identity import source_of
 from migration.errors import PlanRefused
 from migration.group_positions import GroupPositions
 from migration.positions import CopiedTopic, EnginePositions
+from migration.reconcile import comparison
 from migration.reconcile.bounds import BoundsFinder
 from migration.reconcile.comparison import TopicComparison
 from migration.reconcile.findings import DiscrepancyKind
@@ -374,6 +375,20 @@ def test_messages_on_their_way_while_both_sides_are_read_are_not_missing(dual, m
     dual.send(b"engine-first")
     monkeypatch.setattr(BoundsFinder, "widened", late)
     assert dual.compare().findings == []
+
+
+def test_a_copy_that_comes_a_while_after_its_message_is_no_finding(dual, monkeypatch):
+    pauses = []
+
+    def pause(pause_s):
+        pauses.append(pause_s)
+        if len(pauses) == 2:
+            dual.send(b"slow")
+
+    dual.write(b"slow")
+    monkeypatch.setattr(comparison.time, "sleep", pause)
+    assert dual.compare().findings == []
+    assert len(pauses) == 2
 
 
 def test_what_retention_deleted_on_one_side_of_a_dual_write_is_not_judged(dual):
