@@ -31,7 +31,7 @@ GAP = 10_000
 """Offsets between two ranges of a drill-down that are read as well, in place of a new start behind them."""
 TELL_S = 2.0
 COPY_PAUSES_S = (0.2, 0.5, 1.0, 2.0)
-"""Pauses before what is missing on one side of a dual write is looked for again, while it is being written."""
+"""Pauses of a comparison, after each of which messages missing on one side of a dual write are looked for again."""
 ON_THEIR_WAY_MAX = 100
 """Findings of a queue that may be such copies; more are not."""
 MISSING = {DiscrepancyKind.MISSING_IN_KAFKA, DiscrepancyKind.MISSING_IN_ENGINE}
@@ -95,7 +95,7 @@ class TopicComparison:
     ) -> None:  # fmt: skip
         self._bounds, self._engine, self._open_reader = bounds, engine, open_reader
         self._progress, self._folder, self._run_bytes = progress, folder, run_bytes
-        self._is_dual = widened is not None
+        self._pauses = iter(COPY_PAUSES_S if widened is not None else ())  # once per comparison, not per queue
         self._widened = widened or (lambda bounds, queue: bounds)
         self._key: HashKey = (int.from_bytes(os.urandom(8)), int.from_bytes(os.urandom(8)))
         self._told_s = time.monotonic()
@@ -186,8 +186,8 @@ class TopicComparison:
 
     def _settled(self, queue: int, found: list[Discrepancy]) -> list[Discrepancy]:
         """The findings that stand after a while: the copy of a message to the second side may have been on its way."""
-        for pause_s in COPY_PAUSES_S if self._is_dual else ():
-            if len(found) > ON_THEIR_WAY_MAX or not any(each.kind in MISSING for each in found):
+        while len(found) <= ON_THEIR_WAY_MAX and any(each.kind in MISSING for each in found):
+            if (pause_s := next(self._pauses, None)) is None:
                 break
             time.sleep(pause_s)
             found = self._looked_again(queue, found)
