@@ -48,4 +48,4 @@ def _folder() -> Iterator[str]:
 
 
 COMPARED: dict[str, Step] = {"write": write, "batch read": read, "stream": stream}
-"""What both sides do."""
+"""The steps that are measured on both sides."""

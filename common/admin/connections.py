@@ -145,7 +145,7 @@ def close_connection(admin: Administrator, key: bytes, id: str) -> ConnectionRow
 
 
 def shown(row: ConnectionRow) -> dict[str, Any]:
-    """What journals and people need to know of a connection."""
+    """The fields of a connection that the audit log keeps."""
     return {"process": row.process, "peer": row.peer, "application": row.application, "group": row.group}
 
 

@@ -22,12 +22,12 @@ class ReportedProcess(NamedTuple):
 
     @property
     def address(self) -> Address:
-        """Where other machines reach it: a process that listens on all addresses is reached by its machine's name."""
+        """Host and port for other machines: its machine's name, if the process listens on all addresses."""
         return (self.machine if self.host in WILDCARDS else self.host), self.port
 
     @property
     def ops_host(self) -> str:
-        """Where its operator's pages are reached, which are bound to their machine only, by default."""
+        """Host of its operator's pages: loopback on this machine, because the pages listen there by default."""
         return LOCAL if self.machine == socket.gethostname() else self.address[0]
 
 
@@ -40,7 +40,7 @@ def parse_name(name: str) -> ReportedProcess | None:
 
 
 def ops_pages(reports: Mapping[str, Applied]) -> dict[str, Address]:
-    """Where the operator's pages of the processes in contact are, by the process's name."""
+    """Host and port of the operator's pages of all processes in contact, by the process's name."""
     found = {}
     for name, report in sorted(reports.items()):
         place, port = parse_name(name), report.version.get(OPS_PORT, 0)

@@ -17,7 +17,7 @@ STEP = 200
 
 
 class ConnectionUse(NamedTuple):
-    """What a connection is used for, as far as its proxy knows.
+    """The use of a connection, as far as its proxy knows it.
 
     Attributes:
         application: of the last call; empty: no call was accepted yet.

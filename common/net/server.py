@@ -62,7 +62,7 @@ def listen_file(path: str, backlog: int = 1024) -> socket.socket:
 
 
 class Accepted(NamedTuple):
-    """What the server notes about a connection when it accepts it; numbers are given once per process."""
+    """Facts about a connection from when it was accepted. Its number is used once per process."""
 
     number: int
     at_ms: int

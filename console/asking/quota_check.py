@@ -29,7 +29,7 @@ class QuotaCheck:
         return TeamQuota(**self._quotas.of(team_id, within).value)
 
     def held(self, team_id: int, within: Connection | None = None, but: str = "") -> TeamUse:
-        """What the team holds, without the topic `but`. One that was deleted since counts no more."""
+        """Sums over the team's topics that exist now, without the topic `but`."""
         found = TeamUse()
         for each in self._quotas.holdings(team_id, within):
             if each.name != but:

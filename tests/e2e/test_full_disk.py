@@ -16,6 +16,7 @@ from tests import link_bytes as raw
 from tests.e2e.running import RunningPenstock
 from tests.e2e.test_engine_process import ADMIN_SECRET, EngineProcess, pull, store, topic, whole
 from tests.fault.stock_clients import Sender
+from tests.services.small_disk import mounted
 from tests.waiting import until
 
 MIB = 1 << 20
@@ -24,12 +25,8 @@ MIB = 1 << 20
 @pytest.fixture
 def small_disk(tmp_path):
     """A file system of its own, of 96 MiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m", "tmpfs", str(folder)]).returncode:
-        pytest.skip("a small file system needs root and mount")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    with mounted(tmp_path / "disk", "96m") as folder:
+        yield folder
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What an application may count of the client's work."""
+"""The hook by which an application counts calls and messages of the client."""
 
 from penstock_client.contract import Delivery
 from penstock_client.results import Result

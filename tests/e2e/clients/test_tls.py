@@ -1,43 +1,19 @@
 """TLS from every SDK: it works with the right authority and sends nothing to a proxy that cannot prove its name."""
 
-import shutil
 import ssl
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.clients.conftest import Run
-from tests.services import require
 from tests.services.fake_penstock import FakePenstock
-
-
-def certificate(directory: Path, name: str) -> tuple[Path, Path]:
-    """A self-signed certificate for `name` and its key, as PEM files."""
-    require(shutil.which("openssl"), "the openssl command")
-    chain, key = directory / f"{name}.pem", directory / f"{name}.key"
-    kind = "IP" if name[0].isdigit() else "DNS"
-    made = (
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-        "-days",
-        "2",
-    )
-    named = ("-subj", f"/CN={name}", "-addext", f"subjectAltName={kind}:{name}", "-out", chain, "-keyout", key)
-    subprocess.run([*made, *named], check=True, capture_output=True)
-    return chain, key
+from tests.services.self_signed import self_signed
 
 
 @pytest.fixture
 def authority(tmp_path: Path) -> tuple[Path, Path]:
-    return certificate(tmp_path, "127.0.0.1")
+    return self_signed(tmp_path, "127.0.0.1")
 
 
 @pytest.fixture
@@ -65,13 +41,13 @@ def test_a_message_and_its_delivery_travel_over_tls(fake_with_tls, authority, ru
 
 
 def test_nothing_is_sent_to_a_proxy_whose_certificate_nobody_trusts(fake_with_tls, tmp_path, run: Run, language):
-    stranger, _ = certificate(tmp_path, "stranger.example")
+    stranger, _ = self_signed(tmp_path, "stranger.example")
     assert send(run, language, fake_with_tls, stranger).status == 1
     assert fake_with_tls.producers[0].calls == []
 
 
 def test_nothing_is_sent_to_a_proxy_whose_certificate_has_another_name(tmp_path, run: Run, language):
-    chain, key = certificate(tmp_path, "other.example")
+    chain, key = self_signed(tmp_path, "other.example")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(chain, key)
     with FakePenstock(ssl_context=context) as fake:

@@ -14,6 +14,7 @@ from pipeline.errors import CallRefused
 from pipeline.options import read_options
 from pipeline.proxy.pulls import PositionPulls
 from pipeline.proxy.topics import TopicQueue, queue_bounds
+from tests.services.small_disk import mounted
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -24,12 +25,8 @@ MESSAGES = 400
 @pytest.fixture
 def small_disk(tmp_path):
     """A file system of its own, of 1 MiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]).returncode:
-        pytest.skip("a small file system needs root and mount")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    with mounted(tmp_path / "disk", "1m") as folder:
+        yield folder
 
 
 def test_a_stream_is_complete_when_proxy_and_engine_are_killed_between_its_reads(

@@ -2,7 +2,6 @@
 
 import functools
 import ssl
-import subprocess
 import tempfile
 import threading
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 from tests.e2e.clients.conformance.client import TOPIC, Client, case, refusal, sdk_case, sent_ids, stored
 from tests.services.fake_penstock import FakePenstock, FakeProxy, Fault
 from tests.services.fake_store import message_thrift, producer_thrift
+from tests.services.self_signed import self_signed
 from tests.waiting import until
 
 HOUR_S = 3_600.0
@@ -124,23 +124,7 @@ def certificate(name: str) -> tuple[str, str]:
 
 @functools.cache
 def _made_certificate(name: str) -> tuple[str, str]:
-    folder = Path(tempfile.mkdtemp(prefix="penstock-conformance-"))
-    chain, key = folder / "chain.pem", folder / "key.pem"
-    kind = "IP" if name[0].isdigit() else "DNS"
-    made = (
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-        "-days",
-        "2",
-    )
-    named = ("-subj", f"/CN={name}", "-addext", f"subjectAltName={kind}:{name}", "-out", chain, "-keyout", key)
-    subprocess.run([*made, *named], check=True, capture_output=True)
+    chain, key = self_signed(Path(tempfile.mkdtemp(prefix="penstock-conformance-")), name)
     return str(chain), str(key)
 
 
