@@ -231,6 +231,8 @@ class Recovery:
             lambda base: self._open(base, bases, sample),
         )  # fmt: skip
         self._find_fired([base for base in bases if base < waiting[-1].base], checkpoint)
+        # A checkpoint may pass these before anybody has marked them, and the start after it begins there.
+        self._view.put_fired_from(min((base + at for base, at, _ in self._state.fired), default=None))
         return empty
 
     def _distrusted(self, waiting: list[Segment], checkpoint: Checkpoint | None) -> set[int]:

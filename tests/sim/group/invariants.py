@@ -131,12 +131,17 @@ class Invariants:
                 )
 
     def cuts(self, broker: Broker, position: int) -> None:
-        """A broker cuts its log to follow: there, its master has something else, or nothing."""
-        assert broker.core is not None and broker.core.group is not None
+        """A broker cuts its log to follow: there, its master has something else, or nothing.
+
+        Or its start could not read what it has there, which a disk may read again by now: its index lacks that.
+        """
+        assert broker.core is not None and broker.core.group is not None and broker.core.life is not None
+        if any(each.position == position for each in broker.core.life.store.damage):
+            return
         master = self._cluster.brokers.get(broker.core.group.master)
         if master is None or master is broker or master.core is None or master.core.life is None:
             return
-        end = min(broker.core.life.store.end_position, master.core.life.store.end_position)  # type: ignore[union-attr]
+        end = min(broker.core.life.store.end_position, master.core.life.store.end_position)
         size = int.from_bytes(_bytes_at(broker, position, BATCH_HEADER_SIZE)[4:8], "little")
         own, other = _bytes_at(broker, position, size), _bytes_at(master, position, size)
         if size and position + size <= end and own == other:

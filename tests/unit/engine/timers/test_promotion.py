@@ -31,11 +31,23 @@ class Slave(Rig):
             else:
                 self.log.follower.begin_segment(raw.next_segment(position)[1])
 
+    def start(self) -> None:
+        """kill -9 and start again, with no timers yet."""
+        self.env.end_process()
+        self.log = open_log(self.env, "/engine", self.config)
+
     def lead(self) -> None:
         self.env.clock_ms = self._master.env.clock_ms
         self.log.lead(lambda position, callback: callback())
-        self.log.epochs.begin(2, 1, "slave")
+        self.log.epochs.begin(self.log.epoch + 1, 1, "slave")
         self.timers = Timers(self.log, self.env.now_ms)
+
+    def lead_without_timers(self) -> None:
+        """Become master, and fill a segment before there are timers."""
+        self.log.lead(lambda position, callback: callback())
+        first = self.log.segments.active.base
+        while self.log.segments.active.base == first:
+            self.log.epochs.begin(self.log.epoch + 1, 1, "slave")
 
 
 def live(rig: Rig, random: Random, steps: int, ids: list[str]) -> None:
@@ -86,3 +98,24 @@ def test_a_promotion_and_a_start_find_the_same_timers(seed):
     led = len(slave.timers.table), sorted(slave.fired())
     slave.kill()
     assert (len(slave.timers.table), sorted(slave.fired())) == led
+
+
+def test_what_a_start_has_found_to_have_fired_outlives_an_end_before_its_timers_are_made():
+    master, random = Rig(), Random(5)
+    slave = Slave(master)
+    ids: list[str] = []
+    live(master, random, 60, ids)
+    master.sync()
+    for name in ("late", "later"):
+        master.add(name, master.now_ms + 10)
+    master.env.clock_ms += 20
+    master.timers.step()
+    slave.follow()
+    slave.start()
+    slave.lead_without_timers()
+    slave.start()
+    slave.lead()
+    slave.advance(10_000)
+    fired = slave.fired()
+    assert {"late", "later"} <= set(fired)
+    assert len(fired) == len(set(fired))
