@@ -6,7 +6,7 @@ import time
 from argparse import ArgumentTypeError
 from collections.abc import Callable
 
-from common.address import host_and_port
+from common.address import engine_address
 from common.cluster.coordination import VersionedRecord
 from common.limited_log import LimitedLog
 from controller.group_controller import Heard
@@ -96,6 +96,6 @@ class BrokerLink:
 def _parsed(address: str) -> tuple[str, int]:
     """Raises ValueError."""
     try:
-        return host_and_port(address)
+        return engine_address(address)
     except ArgumentTypeError as error:
         raise ValueError(str(error)) from None

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
-from common.address import host_and_port
+from common.address import engine_address
 from common.cluster.coordination import Coordination, Registration
 from common.cluster.group_record import GroupRecord
 from common.cluster.reports import BrokerReport, BrokerView
@@ -77,7 +77,7 @@ def reached(coordination: Coordination, name: str, cluster_key: bytes) -> Iterat
 
         def ask(broker: str) -> None:
             try:
-                address = host_and_port(group.brokers[broker].address)
+                address = engine_address(group.brokers[broker].address)
                 link = links.enter_context(ControllerLink(address, cluster_key, timeout_s=REACH_S))
                 group.reports[broker] = next_report(link)
                 group.links[broker] = link

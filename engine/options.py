@@ -4,7 +4,8 @@ import argparse
 import os
 from pathlib import Path
 
-from common.address import host_and_port
+from common.address import engine_address, host_and_port
+from common.config.reported_process import WILDCARDS
 from common.names import NAME_RULE, is_name
 from common.process_options import ProcessParser
 from common.secret_file import secret_fault
@@ -17,6 +18,7 @@ HELP = {
     "data": "Data directory of the log. One engine uses it at a time.",
     "listen": "Address for proxies; port 0 takes a free one.",
     "socket-file": "Unix socket that serves processes of this machine at less cost than TCP.",
+    "address": "With --broker: where controllers and the other brokers of the group reach this one (default: --listen).",
     "ops": "Address of /metrics, /healthz and /readyz (default 127.0.0.1:0, a free port).",
     "cluster-key": f"File with the secret of the cluster, at least {KEY_BYTES_MIN} bytes. Peers prove that they know it.",
     "admin-key": "File with the secret of operators. Without it no link may administer this engine.",
@@ -98,6 +100,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add("data", "DIR", required=True)
     add("listen", "HOST:PORT", type=host_and_port, required=True)
     add("socket-file", "PATH")
+    add("address", "HOST:PORT|unix:PATH", type=engine_address)
     add("ops", "HOST:PORT", type=host_and_port, default=("127.0.0.1", 0))
     add("cluster-key", "FILE", required=True)
     add("admin-key", "FILE")
@@ -146,6 +149,10 @@ def faults(options: argparse.Namespace) -> list[str]:
         found.append(f"--broker {options.broker}: {NAME_RULE}")
     if options.broker is not None and not options.config:
         found.append("--broker: needs --config URL, which coordinates the replicas")
+    if options.address is not None and options.broker is None:
+        found.append("--address: needs --broker NAME: an only engine is found by its entry in the configuration")
+    if options.broker is not None and options.address is None and options.listen.host in WILDCARDS:
+        found.append(f"--listen {options.listen}: other brokers cannot reach it there: add --address HOST:PORT")
     return found + key_faults(options.cluster_key, options.admin_key)
 
 

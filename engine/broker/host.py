@@ -66,7 +66,7 @@ class BrokerHost(Protocol):
     Attributes:
         env: files, clocks and chance.
         directory: the data directory; the log is in `directory/log`.
-        address: HOST:PORT at which other brokers and controllers reach this one.
+        address: HOST:PORT, or unix:PATH, at which other brokers and controllers reach this one.
     """
 
     @property

@@ -21,7 +21,7 @@ class KnownGroup:
         on_news: called when something may have changed, also in the coordination's thread.
     Attributes:
         newest: the newest record with its version; None: none is known.
-        addresses: HOST:PORT by broker, where it was last.
+        addresses: HOST:PORT or unix:PATH by broker, where it was last.
     """
 
     def __init__(self, name: str, coordination: Coordination, on_news: Callable[[], None]) -> None:

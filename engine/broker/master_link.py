@@ -11,6 +11,7 @@ from gevent import socket as gevent_socket
 from gevent.event import AsyncResult
 from gevent.lock import BoundedSemaphore
 
+from common.address import Address
 from common.limited_log import LimitedLog
 from engine.broker.master_session import DIAL_S, PAUSE_S, PAUSE_S_MAX, FollowingBroker, MasterSession
 from engine.broker.native import NATIVE
@@ -36,7 +37,7 @@ class MasterLink:
     """
 
     def __init__(
-        self, broker: FollowingBroker, name: str, address: tuple[str, int], key: bytes, now_ms: Callable[[], int],
+        self, broker: FollowingBroker, name: str, address: Address, key: bytes, now_ms: Callable[[], int],
         *, is_native: bool = NATIVE,
     ) -> None:  # fmt: skip
         self._broker, self._name, self._address, self._key, self._now_ms = broker, name, address, key, now_ms
@@ -80,11 +81,11 @@ class MasterLink:
             except (OSError, LinkError, LogError) as error:
                 if self._is_closed:
                     return
-                limited.warning("master=%s:%d: not followed: %s", *self._address, error, about=str(error)[:80])
+                limited.warning("master=%s: not followed: %s", self._address, error, about=str(error)[:80])
             except Exception:  # a broker that follows nobody until its next start would be worse
                 if self._is_closed:
                     return
-                limited.exception("master=%s:%d: not followed", *self._address)
+                limited.exception("master=%s: not followed", self._address)
             if self._session.follows:
                 pause_s = PAUSE_S
             self._lost()

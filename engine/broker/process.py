@@ -11,7 +11,7 @@ import gevent
 from gevent.event import Event
 from prometheus_client import CollectorRegistry
 
-from common.address import host_and_port
+from common.address import Address, engine_address
 from common.cluster.coordination import Coordination
 from common.cluster.opening import open_coordination
 from common.config.applying import process_name
@@ -60,8 +60,7 @@ class BrokerProcess:
 
     @property
     def address(self) -> str:
-        host, port = self._options.listen[0], self._server.port
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return str(self._options.address or Address(self._options.listen.host, self._server.port))
 
     def role_is_due(self, delay_s: float = 0.0) -> None:
         if delay_s:
@@ -108,7 +107,7 @@ class BrokerProcess:
 
     def follow(self, broker: FollowingBroker, address: str) -> MasterLink:
         key, now_ms = self._parts.keys.cluster, self.env.clock.monotonic_ms
-        return MasterLink(broker, self._options.broker, host_and_port(address), key, now_ms)
+        return MasterLink(broker, self._options.broker, engine_address(address), key, now_ms)
 
     def _change_roles(self) -> None:
         while True:

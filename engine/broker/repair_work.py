@@ -6,7 +6,7 @@ Design: docs/design/0032-repair-from-a-peer.md.
 import logging
 from collections.abc import Callable, Generator
 
-from common.address import host_and_port
+from common.address import engine_address
 from common.limited_log import LimitedLog
 from engine.broker.host import RepairCounts, RepairPeer
 from engine.client.peer_pieces import PeerPieces
@@ -75,7 +75,7 @@ class RepairWork:
 
     def _try(self, base: int, peer: RepairPeer) -> Generator[float, None, None]:
         try:
-            with PeerPieces(host_and_port(peer.address), self._key, self._name) as pieces:
+            with PeerPieces(engine_address(peer.address), self._key, self._name) as pieces:
                 outcome = yield from self._repair(base, peer, pieces)
         except (OSError, LinkError, LogError) as error:
             self.counts.failed += 1

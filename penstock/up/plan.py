@@ -68,9 +68,10 @@ def make_plan(
         return ["--listen", address(name), "--ops", address(f"{name}_ops"), "--config", url, "--cluster-key", str(key)]
 
     numbers, copies = range(1, groups + 1), range(1, replicas + 1)
-    socket_file = engine_socket(data, groups * replicas)
+    names = [broker_name(number, each) for number in numbers for each in copies]
+    files = socket_files(data, names) if groups == 1 or replicas > 1 else {}
     listed = ",".join(address(broker_name(1, each)) for each in copies)
-    brokers = UNIX + socket_file if socket_file else listed
+    brokers = ",".join(UNIX + files[broker_name(1, each)] for each in copies) if files else listed
     only = ["--engine", brokers] if groups == 1 else []  # several are found by their addresses in the configuration
 
     def proxy(name: str, *more: str) -> ChildPlan:
@@ -80,7 +81,7 @@ def make_plan(
     def engine(number: int, replica: int) -> ChildPlan:
         name = broker_name(number, replica)
         more = place_options(name, group_name(number) if groups > 1 else "", replica if replicas > 1 else 0)
-        more += ["--socket-file", socket_file] if socket_file else []
+        more += reach_options(address(name) if replicas > 1 else "", files.get(name))
         command = [*module_command("engine"), "--data", str(data / name), *common(name), *engine_options, *more]
         return ChildPlan(name, command, data / "logs" / f"{name}.log", stop_rank=1)
 
@@ -114,10 +115,20 @@ def place_options(name: str, group: str, replica: int) -> list[str]:
     return found + (["--first"] if replica == 1 else [])
 
 
-def engine_socket(data: Path, brokers: int) -> str:
-    """The socket file of a single engine, which costs less than an address; empty: several, or its path is too long."""
-    file = str((data / "engine.sock").absolute())
-    return file if brokers == 1 and len(file.encode()) <= PATH_BYTES_MAX else ""
+def reach_options(address: str, socket_file: str | None) -> list[str]:
+    """Options that tell an engine where it is reached.
+
+    Args:
+        address: without a socket file; empty: it has no controllers and no other brokers.
+    """
+    found = ["--address", UNIX + socket_file if socket_file else address] if address else []
+    return found + (["--socket-file", socket_file] if socket_file else [])
+
+
+def socket_files(data: Path, brokers: Sequence[str]) -> dict[str, str]:
+    """The socket file of each broker, which costs less than an address; empty: a path is too long."""
+    files = {name: str((data / f"{name}.sock").absolute()) for name in brokers}
+    return files if all(len(file.encode()) <= PATH_BYTES_MAX for file in files.values()) else {}
 
 
 def bridge_plan(

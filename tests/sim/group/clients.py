@@ -224,7 +224,8 @@ class GroupReader(GroupClient):
             return
         answer = ReadAnswer.decode(payload)
         pieces = list(answer.pieces())
-        if self._is_calm and self.ledger.faulted.cut and not pieces:
+        is_at_end = not pieces and all(report.code == layout.OK for report in answer.reports)
+        if self._is_calm and self.ledger.faulted.cut and is_at_end:
             self._next_offsets.update({(each.topic, each.queue): 0 for each in asked})
             return
         for piece in pieces:

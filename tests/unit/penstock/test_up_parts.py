@@ -119,6 +119,28 @@ def test_proxies_find_the_engine_by_its_socket_file_and_all_share_config_and_key
     assert all(f"unix:{tmp_path}/engine.sock" in child.command for child in proxies)
 
 
+def test_proxies_controllers_and_the_other_brokers_find_each_replica_by_its_socket_file(tmp_path):
+    names = ports.names_of(1, 2)
+    plan = make_plan(tmp_path, HOST, None, tmp_path / "key", ports.any_free(HOST, names), None, replicas=2)
+    found = {each.name: each.command for each in plan.children}
+    for name in ("engine", "engine-r2"):
+        file = f"{tmp_path}/{name}.sock"
+        assert found[name][found[name].index("--address") + 1] == f"unix:{file}"
+        assert found[name][-2:] == ["--socket-file", file]
+    both = f"unix:{tmp_path}/engine.sock,unix:{tmp_path}/engine-r2.sock"
+    assert both in found["producer_proxy"] and both in found["consumer_proxy"]
+
+
+def test_engines_of_several_groups_have_no_socket_file_unless_they_have_replicas(tmp_path):
+    for replicas, has in ((1, False), (2, True)):
+        names = ports.names_of(2, replicas)
+        plan = make_plan(tmp_path, HOST, None, tmp_path / "key", ports.any_free(HOST, names), None, 2, replicas=replicas)
+        engines = [each.command for each in plan.children if each.name.startswith("engine")]
+        assert ["--socket-file" in each for each in engines] == [has] * 2 * replicas
+        proxies = [each.command for each in plan.children if each.name.endswith("_proxy")]
+        assert not any("--engine" in each for each in proxies), "they find the groups in the configuration"
+
+
 def test_a_bridge_runs_where_there_are_ports_for_it_and_the_producer_proxy_finds_it_by_its_socket_file(tmp_path):
     chosen = ports.any_free(HOST, ports.names_of(1, has_kafka=True))
     plan = make_plan(tmp_path, HOST, None, tmp_path / "cluster.key", chosen, None)

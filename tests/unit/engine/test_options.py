@@ -1,0 +1,37 @@
+"""Options of an engine that depend on each other."""
+
+import pytest
+
+from engine.options import parse
+
+
+@pytest.fixture
+def command(tmp_path):
+    key = tmp_path / "cluster.key"
+    key.write_text("k" * 32)
+    key.chmod(0o600)
+    return ["--data", str(tmp_path), "--cluster-key", str(key), "--config", tmp_path.as_uri()]
+
+
+def test_a_broker_is_reached_where_it_listens_or_at_the_address_that_is_given(command):
+    assert parse([*command, "--listen", "10.0.0.1:9702", "--broker", "a"]).address is None
+    found = parse([*command, "--listen", "0.0.0.0:9702", "--broker", "a", "--address", "a.example:9702"])
+    assert str(found.address) == "a.example:9702"
+    assert str(parse([*command, "--listen", "[::]:9702", "--broker", "a", "--address", "unix:/a.sock"]).address) == (
+        "unix:/a.sock"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        (["--listen", "0.0.0.0:9702", "--broker", "a"], "--listen 0.0.0.0:9702: other brokers cannot reach it there"),
+        (["--listen", "[::]:9702", "--broker", "a"], "--listen [::]:9702: other brokers cannot reach it there"),
+        (["--listen", "h:1", "--address", "h:1"], "--address: needs --broker NAME"),
+        (["--listen", "h:1", "--broker", "a", "--address", "unix:a"], "'unix:a' is not a socket file"),
+    ],
+)
+def test_an_address_that_others_cannot_use_is_refused_by_name(command, options, fault, capsys):
+    with pytest.raises(SystemExit):
+        parse([*command, *options])
+    assert fault in capsys.readouterr().err
