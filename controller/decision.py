@@ -16,6 +16,9 @@ JOIN_GAP_BYTES = 1 << 20
 JOIN_S_MAX = 0.5
 """Time in which it has to close the gap. Sends wait meanwhile."""
 
+COPY_S_MIN = 2.0
+"""A state that says that a slave copies the log stays so long: one with a full disk comes and goes 50 times a second."""
+
 Brokers = Mapping[str, BrokerView]
 
 
@@ -47,8 +50,8 @@ def decide(
     master = _report(record, brokers, record.master)
     if master is None:
         return _promoted(version, record, brokers)
-    if master.version != version:
-        return Decision()  # it has not adopted the record: what it reports is about an earlier one
+    if master.version != version:  # it has not adopted the record: what it reports is about an earlier one
+        return _passed_on(record, brokers, master.cannot_lead) if master.cannot_lead else Decision()
     left = _without_lost(record, brokers, master)
     if left is None:
         left = _joined(record, brokers, master, age_s, resting)
@@ -171,6 +174,18 @@ def _promoted(version: int, record: GroupRecord, brokers: Brokers) -> Decision:
     return Decision(_with_master(record, name, in_sync, f"broker {record.master} is lost: {name} is master"))
 
 
+def _passed_on(record: GroupRecord, brokers: Brokers, why: str) -> Decision:
+    """Another member as master, in the place of one that cannot adopt the record. All of them have everything."""
+    reports = {name: _report(record, brokers, name) for name in record.in_sync}
+    able = {name: report for name, report in reports.items() if report is not None and not report.cannot_lead}
+    if not able:
+        return Decision(sentence=f"broker {record.master} cannot lead, and no other has everything: {why}")
+    name, _ = furthest(able)
+    return Decision(
+        _with_master(record, name, dict(record.in_sync), f"broker {record.master} cannot lead: {name} is master")
+    )
+
+
 def furthest(reports: Mapping[str, BrokerReport]) -> tuple[str, BrokerReport]:
     return max(sorted(reports.items()), key=lambda each: each[1].log)
 
@@ -246,7 +261,7 @@ def _joined(
         return replace(
             record, state=GroupState.ASYNC_REPLICATION, reason=f"broker {next(iter(following))} copies the log"
         )
-    if not following and record.state is GroupState.ASYNC_REPLICATION:
+    if not following and record.state is GroupState.ASYNC_REPLICATION and age_s >= COPY_S_MIN:
         return replace(record, state=GroupState.SINGLE_MASTER, reason="no broker copies the log any more")
     return None
 

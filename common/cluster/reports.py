@@ -42,6 +42,7 @@ class BrokerReport:
         can_begin: whether it may become the first master of its group: it has a log, or was told to make one.
         damaged: segments of its log with damage that is not repaired.
         repaired_bytes: of its log, from another broker since the process started.
+        cannot_lead: why it could not begin to lead when a record named it, within the last 10 s; "" otherwise.
     """
 
     incarnation: Incarnation
@@ -56,6 +57,7 @@ class BrokerReport:
     can_begin: bool = True
     damaged: int = 0
     repaired_bytes: int = 0
+    cannot_lead: str = ""
 
     def to_value(self) -> dict[str, Any]:
         """As JSON is made of it."""
@@ -65,6 +67,7 @@ class BrokerReport:
             "hears_master": self.hears_master, "can_begin": self.can_begin,
             "followers": {name: each._asdict() for name, each in self.followers.items()},
             "damaged": self.damaged, "repaired_bytes": self.repaired_bytes,
+            "cannot_lead": self.cannot_lead,
         }  # fmt: skip
 
     @classmethod
@@ -86,7 +89,7 @@ class BrokerReport:
                 LogPoint(*map(_number, value["log"])), LogPoint(*map(_number, value["synced"])),
                 frozenset(map(_number, value["continues"])), _flag(value["is_settled"]), _flag(value["hears_master"]),
                 followers, _flag(value["can_begin"]), _number(value.get("damaged", 0)),
-                _number(value.get("repaired_bytes", 0)),
+                _number(value.get("repaired_bytes", 0)), _text(value.get("cannot_lead", "")),
             )  # fmt: skip
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(f"not the report of a broker: {error!r}") from None

@@ -42,6 +42,8 @@ DELETIONS_MS = 1000
 """Time between two looks of a slave for segments that its master has deleted."""
 DISK_FULL_S = 1.0
 """Pause before a role is tried again for which the disk had no room."""
+CANNOT_LEAD_MS = 10_000
+"""Time for which a broker says that it could not begin to lead. Its controllers may come back to it after that."""
 
 
 class BrokerCore:
@@ -69,6 +71,7 @@ class BrokerCore:
         self._synced_ms = self._deletions_ms = 0
         self._reopens = False
         self._fault = ""
+        self._cannot_lead, self._failed_ms = "", 0
         self.repairs = RepairCounts()
         self.ops = GroupOps(self, self._clock.monotonic_ms)
         self.turns = BrokerTurn(self, self.ops.slaves, self._clock.monotonic_ms, send_tail, host.role_is_due)
@@ -93,8 +96,11 @@ class BrokerCore:
     def report(self) -> BrokerReport:
         """For the controllers."""
         if self.life is not None:
-            report = self.life.group.report(self._clock.monotonic_ms())
-            return replace(report, damaged=self.repairs.damaged, repaired_bytes=self.repairs.bytes)
+            now_ms = self._clock.monotonic_ms()
+            return replace(
+                self.life.group.report(now_ms), damaged=self.repairs.damaged, repaired_bytes=self.repairs.bytes,
+                cannot_lead=self._cannot_lead_at(now_ms),
+            )  # fmt: skip
         numbers = self.incarnations
         continues = numbers.continues | {numbers.present}
         return BrokerReport(
@@ -104,7 +110,12 @@ class BrokerCore:
     def signs(self) -> Hashable:
         """What controllers decide by, of the report."""
         now_ms = self._clock.monotonic_ms()
-        return self.incarnations.present if self.life is None else self.life.group.signs(now_ms)
+        if self.life is None:
+            return self.incarnations.present
+        return self.life.group.signs(now_ms), self._cannot_lead_at(now_ms)
+
+    def _cannot_lead_at(self, now_ms: int) -> str:
+        return self._cannot_lead if now_ms < self._failed_ms + CANNOT_LEAD_MS else ""
 
     def learn(self, version: int, record: GroupRecord) -> None:
         """Adopt the record soon if it is newer than all that are known."""
@@ -264,6 +275,7 @@ class BrokerCore:
             self._change_role()
         except DiskFullError as error:
             limited.error("broker=%s: %s", self.name, error)
+            self._cannot_lead, self._failed_ms = str(error), self._clock.monotonic_ms()
             self._host.role_is_due(DISK_FULL_S)
         except Exception as error:
             # The log or the links are in an unknown state: a start makes them anew.
@@ -315,6 +327,7 @@ class BrokerCore:
             log.info("broker=%s version=%d epoch=%d: %s", self.name, version, record.epoch, record.reason)
             self.unfollow()
             if leads and not led:
+                self._cannot_lead = ""
                 life.begin_to_lead()
             self.ops.end_links()
         self.turns.confirm()

@@ -208,7 +208,8 @@ class GroupBroker:
         """The FOLLOW for the master of the adopted record."""
         epoch = 0 if self._record is None else self._record.epoch
         history, end = self._sound(self._damaged_at)
-        return Follow(epoch, self._incarnation, end, history.starts)
+        # The header of a segment without a batch may be one of an earlier master, or of this broker.
+        return Follow(epoch, self._incarnation, min(end, self._log.raw.batches_end), history.starts)
 
     def _sound(self, damaged_at: int | None) -> tuple[EpochHistory, int]:
         """The epochs of the log and its end, below the damage.

@@ -177,6 +177,15 @@ def test_a_new_master_that_ends_at_once_after_a_planned_switch_is_replaced_by_th
     assert "from broker a to b" in records[5] and "broker b is lost: a is master" in records[6]
 
 
+def test_a_member_leads_in_the_place_of_one_whose_disk_has_no_room_and_the_record_does_not_change_all_the_time():
+    faults = Fault("kill", 1_500, 3_000, {"who": "a"}), Fault("disk_full", 1_501, 2_500, {"who": "b"})
+    outcome = simulate_group(GroupScenario(0, 4_000, 3, 1, faults, (0,) * 5), keep_lines=True)
+    assert outcome.broken == ""
+    records = [line for line in outcome.lines if " record " in line]
+    assert any("broker b cannot lead: c is master" in line for line in records)
+    assert len(records) < 40, "each try of a slave whose disk is full writes a record"
+
+
 # -- the ledger
 
 

@@ -3,7 +3,15 @@
 from google_crc32c import value
 
 from engine.errors import CorruptionError, LogError
-from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, BATCH_MAGIC, NOT_BEGUN, SEGMENT_HEADER_SIZE, padded
+from engine.log.format import (
+    BATCH_HEADER,
+    BATCH_HEADER_SIZE,
+    BATCH_MAGIC,
+    END_UNKNOWN,
+    NOT_BEGUN,
+    SEGMENT_HEADER_SIZE,
+    padded,
+)
 from engine.log.segment.native import BatchReader, SegmentIndex
 from engine.log.segment.segment import Segment
 from engine.log.segment.segments import LogSegments
@@ -163,6 +171,17 @@ class RawBatches:
             size = full.base + following.header.previous_end - position
             raise CorruptionError(full.path, position, size, "the end of the segment is missing")
         return following.base, following.file.read_at(SEGMENT_HEADER_SIZE, 0)
+
+    @property
+    def batches_end(self) -> int:
+        """End of the last batch: before the log's end if the active segment has none, and that is known."""
+        active, end = self._segments.active, self._appender.end_position
+        if end > active.base + SEGMENT_HEADER_SIZE or active.header.previous_end in (END_UNKNOWN, NOT_BEGUN):
+            return end
+        try:
+            return self._segment_of(active.base).base + active.header.previous_end
+        except PositionGoneError:  # it was deleted
+            return end
 
     def piece(self, base: int, address: int, size: int) -> bytes:
         """Bytes of the segment at `base` as they are in its file; fewer at its end. Raises PositionGoneError."""

@@ -74,6 +74,24 @@ def test_what_a_master_reports_of_an_earlier_record_changes_nothing():
     assert decide(VERSION, SEMI, brokers, age_s=1.0).record is None
 
 
+def test_the_state_of_a_group_whose_slave_comes_and_goes_changes_seldom():
+    brokers = {"a": view(followers={}), "b": view()}
+    assert decide(VERSION, ASYNC, brokers, age_s=1.9).record is None
+    assert decide(VERSION, ASYNC, brokers, age_s=2.0).record.state is GroupState.SINGLE_MASTER
+
+
+def test_a_member_leads_in_the_place_of_a_master_that_has_no_room_to_begin_its_epoch():
+    full = view(version=VERSION - 1, cannot_lead="no room")
+    found = decide(VERSION, SYNC, {"a": full, "b": view()}).record
+    assert (found.master, found.epoch, found.in_sync) == ("b", 4, {"a": 1, "b": 1})
+    assert found.reason == "broker a cannot lead: b is master"
+    both = decide(VERSION, SYNC, {"a": full, "b": view(cannot_lead="no room here either")})
+    assert both == (None, "broker a cannot lead, and no other has everything: no room")
+    alone = decide(VERSION, SINGLE, {"a": full, "b": view()})
+    assert alone == (None, "broker a cannot lead, and no other has everything: no room")
+    assert decide(VERSION, SINGLE, {"a": view(version=VERSION - 1), "b": view()}) == (None, "")
+
+
 @pytest.mark.parametrize("how", ["its link is lost", "it has restarted"])
 def test_a_master_that_loses_its_last_slave_goes_on_under_a_new_epoch(how):
     restarted = how == "it has restarted"
