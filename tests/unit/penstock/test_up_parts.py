@@ -134,7 +134,9 @@ def test_proxies_controllers_and_the_other_brokers_find_each_replica_by_its_sock
 def test_engines_of_several_groups_have_no_socket_file_unless_they_have_replicas(tmp_path):
     for replicas, has in ((1, False), (2, True)):
         names = ports.names_of(2, replicas)
-        plan = make_plan(tmp_path, HOST, None, tmp_path / "key", ports.any_free(HOST, names), None, 2, replicas=replicas)
+        plan = make_plan(
+            tmp_path, HOST, None, tmp_path / "key", ports.any_free(HOST, names), None, 2, replicas=replicas
+        )
         engines = [each.command for each in plan.children if each.name.startswith("engine")]
         assert ["--socket-file" in each for each in engines] == [has] * 2 * replicas
         proxies = [each.command for each in plan.children if each.name.endswith("_proxy")]
