@@ -239,7 +239,8 @@ class GroupReader(GroupClient):
             if not self.ledger.faulted.cut:
                 raise Broken(f"{each}: this offset was shown, and is out of range: {report}")
             if report.end_offset is not None:  # a power cut has taken what was shown
-                self._next_offsets[each.topic, each.queue] = min(each.offset or 0, report.end_offset)
+                first = report.min_offset or 0
+                self._next_offsets[each.topic, each.queue] = max(first, min(each.offset or 0, report.end_offset))
 
     def _take(self, topic: str, queue: int, first: int, messages: list[bytes]) -> None:
         wanted = self._next_offsets[topic, queue]
