@@ -37,11 +37,26 @@ def switched(version: int, record: GroupRecord, brokers: Brokers, to: str = "") 
         return f"broker {to} is not reached, or has not adopted the newest record: try again"
     if not ready:
         return "no other member of the in-sync set is reached: try again"
+    master = _ready(version, record, brokers, record.master)
+    if master is not None:
+        narrow = {name for name, each in ready.items() if 0 < each.id_window_mib < master.id_window_mib}
+        if to in narrow or narrow == ready.keys():
+            return _forgets_ids(to or min(narrow), brokers, master.id_window_mib)
+        ready = {name: each for name, each in ready.items() if name not in narrow}
     name = to or furthest(ready)[0]
     return replace(
         record, epoch=record.epoch + 1, master=name, joining={},
         reason=f"switched by an operator from broker {record.master} to {name}",
     )  # fmt: skip
+
+
+def _forgets_ids(name: str, brokers: Brokers, window_mib: int) -> str:
+    report = brokers[name].report
+    own_mib = 0 if report is None else report.id_window_mib
+    return (
+        f"broker {name} would forget ids that the master still knows (--id-window-mib {own_mib} and {window_mib}), and "
+        f"store what is sent again a second time: start it with --id-window-mib {window_mib}"
+    )
 
 
 def _what_force_loses() -> str:

@@ -43,6 +43,7 @@ class BrokerReport:
         damaged: segments of its log with damage that is not repaired.
         repaired_bytes: of its log, from another broker since the process started.
         cannot_lead: why it could not begin to lead when a record named it, within the last 10 s; "" otherwise.
+        id_window_mib: memory for the ids that it checks sends against as the master; 0: it does not say.
     """
 
     incarnation: Incarnation
@@ -58,6 +59,7 @@ class BrokerReport:
     damaged: int = 0
     repaired_bytes: int = 0
     cannot_lead: str = ""
+    id_window_mib: int = 0
 
     def to_value(self) -> dict[str, Any]:
         """As JSON is made of it."""
@@ -67,7 +69,7 @@ class BrokerReport:
             "hears_master": self.hears_master, "can_begin": self.can_begin,
             "followers": {name: each._asdict() for name, each in self.followers.items()},
             "damaged": self.damaged, "repaired_bytes": self.repaired_bytes,
-            "cannot_lead": self.cannot_lead,
+            "cannot_lead": self.cannot_lead, "id_window_mib": self.id_window_mib,
         }  # fmt: skip
 
     @classmethod
@@ -90,6 +92,7 @@ class BrokerReport:
                 frozenset(map(_number, value["continues"])), _flag(value["is_settled"]), _flag(value["hears_master"]),
                 followers, _flag(value["can_begin"]), _number(value.get("damaged", 0)),
                 _number(value.get("repaired_bytes", 0)), _text(value.get("cannot_lead", "")),
+                _number(value.get("id_window_mib", 0)),
             )  # fmt: skip
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(f"not the report of a broker: {error!r}") from None

@@ -20,6 +20,7 @@ from engine.broker.incarnations import Incarnations
 from engine.broker.known_group import KnownGroup
 from engine.broker.life import BrokerLife
 from engine.broker.native import BrokerTurn, send_tail
+from engine.broker.role_fault import RoleFault
 from engine.broker.slave_reads import SlaveReads
 from engine.broker.standby import Standby
 from engine.errors import DiskFullError, LockedError, LogError
@@ -42,8 +43,6 @@ DELETIONS_MS = 1000
 """Time between two looks of a slave for segments that its master has deleted."""
 DISK_FULL_S = 1.0
 """Pause before a role is tried again for which the disk had no room."""
-CANNOT_LEAD_MS = 10_000
-"""Time for which a broker says that it could not begin to lead. Its controllers may come back to it after that."""
 
 
 class BrokerCore:
@@ -52,16 +51,17 @@ class BrokerCore:
     Args:
         host: the process.
         can_begin: whether it may make the log of a new group.
+        id_window_mib: as it reports it; 0: not at all.
     Attributes:
         turns: what it does at the end of each turn of the loop.
     """
 
     def __init__(
         self, name: str, group_name: str, host: BrokerHost, incarnations: Incarnations, coordination: Coordination, *,
-        keys: LinkKeys, can_begin: bool,
+        keys: LinkKeys, can_begin: bool, id_window_mib: int = 0,
     ) -> None:  # fmt: skip
         self.name, self._host, self._can_begin = name, host, can_begin
-        self._clock = host.env.clock
+        self._clock, self._id_window_mib = host.env.clock, id_window_mib
         self.incarnations = incarnations
         self.known = KnownGroup(group_name, coordination, host.role_is_due)
         self.life: BrokerLife | None = None
@@ -71,7 +71,7 @@ class BrokerCore:
         self._synced_ms = self._deletions_ms = 0
         self._reopens = False
         self._fault = ""
-        self._cannot_lead, self._failed_ms = "", 0
+        self._role_fault = RoleFault(self._clock.monotonic_ms)
         self.repairs = RepairCounts()
         self.ops = GroupOps(self, self._clock.monotonic_ms)
         self.turns = BrokerTurn(self, self.ops.slaves, self._clock.monotonic_ms, send_tail, host.role_is_due)
@@ -99,23 +99,21 @@ class BrokerCore:
             now_ms = self._clock.monotonic_ms()
             return replace(
                 self.life.group.report(now_ms), damaged=self.repairs.damaged, repaired_bytes=self.repairs.bytes,
-                cannot_lead=self._cannot_lead_at(now_ms),
+                cannot_lead=self._role_fault.sentence, id_window_mib=self._id_window_mib,
             )  # fmt: skip
         numbers = self.incarnations
         continues = numbers.continues | {numbers.present}
         return BrokerReport(
-            numbers.present, 0, "", NO_LOG, continues=continues, can_begin=self._can_begin and not self._fault
-        )
+            numbers.present, 0, "", NO_LOG, continues=continues, can_begin=self._can_begin and not self._fault,
+            id_window_mib=self._id_window_mib,
+        )  # fmt: skip
 
     def signs(self) -> Hashable:
         """What controllers decide by, of the report."""
         now_ms = self._clock.monotonic_ms()
         if self.life is None:
             return self.incarnations.present
-        return self.life.group.signs(now_ms), self._cannot_lead_at(now_ms)
-
-    def _cannot_lead_at(self, now_ms: int) -> str:
-        return self._cannot_lead if now_ms < self._failed_ms + CANNOT_LEAD_MS else ""
+        return self.life.group.signs(now_ms), self._role_fault.sentence
 
     def learn(self, version: int, record: GroupRecord) -> None:
         """Adopt the record soon if it is newer than all that are known."""
@@ -275,7 +273,7 @@ class BrokerCore:
             self._change_role()
         except DiskFullError as error:
             limited.error("broker=%s: %s", self.name, error)
-            self._cannot_lead, self._failed_ms = str(error), self._clock.monotonic_ms()
+            self._role_fault.met(error)
             self._host.role_is_due(DISK_FULL_S)
         except Exception as error:
             # The log or the links are in an unknown state: a start makes them anew.
@@ -327,7 +325,7 @@ class BrokerCore:
             log.info("broker=%s version=%d epoch=%d: %s", self.name, version, record.epoch, record.reason)
             self.unfollow()
             if leads and not led:
-                self._cannot_lead = ""
+                self._role_fault.is_over()
                 life.begin_to_lead()
             self.ops.end_links()
         self.turns.confirm()

@@ -53,7 +53,7 @@ class BrokerProcess:
         self._changed = Event()
         self._core = BrokerCore(
             options.broker, options.broker_group, self, incarnations, self._coordination, keys=parts.keys,
-            can_begin=options.first,
+            can_begin=options.first, id_window_mib=options.id_window_mib,
         )  # fmt: skip
 
     # -- as the host of the broker

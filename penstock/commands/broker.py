@@ -28,6 +28,7 @@ BROKER_COLUMNS = (
     "lag_ms",
     "damaged",
     "repaired_bytes",
+    "id_window_mib",
     "answer",
 )
 HISTORY_COLUMNS = ("at", "version", "epoch", "state", "master", "in_sync", "reason")

@@ -54,6 +54,7 @@ def broker_rows(group: ReplicaGroup) -> list[dict[str, Any]]:
             "gap_bytes": follower.gap if follower else None, "lag_ms": lag_ms(follower),
             "damaged": report.damaged if report else None,
             "repaired_bytes": report.repaired_bytes if report else None,
+            "id_window_mib": report.id_window_mib or None if report else None,
             "answer": (report.cannot_lead or "yes") if report else group.faults.get(name, "not registered"),
         })  # fmt: skip
     return rows

@@ -48,6 +48,16 @@ def test_what_is_refused_is_said(to, brokers, said):
     assert said in switched(VERSION, SYNC, brokers, to)
 
 
+def test_a_member_that_would_forget_ids_is_not_made_master():
+    wide, narrow, unknown = view(id_window_mib=256), view(id_window_mib=128), view()
+    said = switched(VERSION, SYNC, {"a": wide, "b": narrow}, "b")
+    assert said.startswith("broker b would forget ids") and said.endswith("start it with --id-window-mib 256")
+    assert switched(VERSION, SYNC, {"a": wide, "b": narrow}) == said
+    assert switched(VERSION, THREE, {"a": wide, "b": narrow, "c": wide}).master == "c"
+    assert switched(VERSION, SYNC, {"a": narrow, "b": wide}).master == "b"
+    assert switched(VERSION, SYNC, {"a": wide, "b": unknown}).master == "b", "a broker of an earlier version"
+
+
 def test_force_makes_any_reached_broker_master_alone():
     record = replace(SYNC, before={"c": 4}, floor=LogPoint(3, 150))
     found = forced(record, {"b": view(7, log=LogPoint(2, 120))}, "b")

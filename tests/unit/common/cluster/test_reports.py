@@ -31,7 +31,7 @@ def test_a_report_is_the_same_after_the_link_and_ignores_fields_of_a_later_versi
     assert BrokerReport.from_value(sent) == report
 
 
-OPTIONAL = {"damaged", "repaired_bytes", "cannot_lead"}
+OPTIONAL = {"damaged", "repaired_bytes", "cannot_lead", "id_window_mib"}
 """Fields that an earlier version does not send."""
 
 
