@@ -10,7 +10,7 @@ from libc.string cimport memcpy
 from engine.log.write._tail cimport LogTail
 
 from engine.link.errors import PayloadError
-from engine.replication.following import JOIN_SYNC_MS, REPORT_MS, SYNC_MS, StaleEpochError
+from engine.replication.following import JOIN_SYNC_MS, REPORT_MS, SYNC_BYTES, SYNC_MS, StaleEpochError
 from engine.replication.frames import StoredFrame
 
 cdef enum:
@@ -19,6 +19,7 @@ cdef enum:
 cdef int64_t REPORT = REPORT_MS
 cdef int64_t SYNC = SYNC_MS
 cdef int64_t JOIN_SYNC = JOIN_SYNC_MS
+cdef int64_t MUCH = SYNC_BYTES
 
 
 cdef class Following:
@@ -93,7 +94,10 @@ cdef class Following:
 
     def begins_sync(self, int64_t now_ms, bint joins):
         """Whether bytes have been unsynced for long enough; the caller begins a sync then."""
-        if self.unsynced_ms < 0 or now_ms - self.unsynced_ms < (JOIN_SYNC if joins else SYNC):
+        if self.unsynced_ms < 0:
+            return False
+        cdef bint is_due = now_ms - self.unsynced_ms >= (JOIN_SYNC if joins else SYNC)
+        if not is_due and <int64_t>self.end() - <int64_t>self.syncer.durable_position < MUCH:
             return False
         self.unsynced_ms = now_ms
         return True

@@ -10,6 +10,8 @@ SYNC_MS = 200
 """Longest time for which a slave leaves bytes unsynced."""
 JOIN_SYNC_MS = 10
 """The same while it joins: callers wait until its disk has what the log had then."""
+SYNC_BYTES = 1 << 20
+"""Unsynced bytes from which on a slave does not wait so long: one large write at the end keeps other writers waiting."""
 REPORT_MS = 100
 """Longest time between two STORED: the master would take longer silence for a loss."""
 
@@ -89,7 +91,10 @@ class Following:
         Args:
             joins: the record that this slave has adopted names it as joining.
         """
-        if self._unsynced_ms is None or now_ms - self._unsynced_ms < (JOIN_SYNC_MS if joins else SYNC_MS):
+        if self._unsynced_ms is None:
+            return False
+        is_due = now_ms - self._unsynced_ms >= (JOIN_SYNC_MS if joins else SYNC_MS)
+        if not is_due and self._log.end_position - self._log.durable_position < SYNC_BYTES:
             return False
         self._unsynced_ms = now_ms
         return True

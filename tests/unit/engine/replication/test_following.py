@@ -4,7 +4,7 @@ import pytest
 
 from engine.link.errors import PayloadError
 from engine.replication import native
-from engine.replication.following import JOIN_SYNC_MS, REPORT_MS, SYNC_MS, Following, StaleEpochError
+from engine.replication.following import JOIN_SYNC_MS, REPORT_MS, SYNC_BYTES, SYNC_MS, Following, StaleEpochError
 from engine.replication.frames import BytesFrame, SegmentFrame, StoredFrame
 
 EPOCH = 7
@@ -84,6 +84,15 @@ def test_a_sync_is_due_200_ms_after_the_first_unsynced_bytes(slave, log):
     log.durable_position = 80
     slave.report(9201)
     assert not slave.begins_sync(99_000, False)
+
+
+def test_much_that_is_not_synced_does_not_wait_for_the_time(slave, log):
+    slave.take_bytes(BytesFrame(EPOCH, 64, 0, bytes(SYNC_BYTES - 8)), 9000)
+    assert not slave.begins_sync(9001, False)
+    slave.take_bytes(BytesFrame(EPOCH, log.end_position, 0, bytes(8)), 9001)
+    assert slave.begins_sync(9001, False)
+    log.durable_position = log.end_position
+    assert not slave.begins_sync(9002, False)
 
 
 def test_a_slave_that_joins_syncs_at_the_next_tick(slave, log):
