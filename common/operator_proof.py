@@ -7,6 +7,9 @@ body names what is changed by an id that is given once, so that a repeated reque
 import hmac
 
 CONNECTIONS_PATH, CLOSE_PATH = "/connections", "/connections/close"
+DRAIN_PATH, OUT, BACK = "/drain", "out", "back"
+"""The page, and the words that take a proxy out of service and put it back, each before the turn of its present state."""
+
 PROOF_HEADER, TIME_HEADER = "Penstock-Proof", "Penstock-Time"
 WINDOW_MS = 60_000
 

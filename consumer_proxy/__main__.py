@@ -26,7 +26,7 @@ from common.net import listen
 from common.net.certificate import CertificateWatch
 from common.ops import announce_ready, settle, setup_logging, start_ops
 from common.ops.build_info import installed_version
-from common.ops.connection_pages import connection_pages
+from common.ops.drain_pages import proxy_pages
 from common.ops.stop import catch_stop
 from consumer_proxy.options import limits, parse
 from consumer_proxy.proxy import ConsumerProxy
@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> None:
     registry.register(proxy.key_uses)
     if isinstance(source, GroupsSource):
         registry.register(BreakerMetrics(lambda: [(link.name, link.breaker) for link in source.links]))
-    pages = connection_pages(proxy.connections(), key, process, SystemClock())
+    pages = proxy_pages(proxy.connections(), proxy.drain_switch, key, process, SystemClock())
     ops = start_ops(options.ops[0], options.ops[1], registry, lambda: {**proxy.health(), **watch.health()}, pages)
     view.own_report.tell_pages(ops.port)
     settle(proxy.health, stop.asked)

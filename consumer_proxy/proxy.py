@@ -12,9 +12,11 @@ from common.clock import SystemClock
 from common.config import ConfigView
 from common.config.engine_records import EngineRecords
 from common.config.health import config_health
+from common.contract import Code
 from common.limits.quota_slices import TICK_S, QuotaSlices
 from common.net import Limits, serve
 from common.net.connection_list import ConnectionList, ConnectionUse
+from common.ops.drain_pages import OUT_OF_SERVICE, DrainSwitch
 from common.readiness import Note
 from common.reply_token import reply_key
 from consumer_proxy.admission.admission import PullAdmission
@@ -48,13 +50,15 @@ class ConsumerProxy:
         self._settings = settings or Settings()
         self._source = source
         self._stopping = False
+        self.drain_switch = DrainSwitch(self)
         clock = SystemClock()
-        stats = Stats()
+        self._stats = stats = Stats()
         leases = QuotaSlices("consumer_proxy", os.urandom(8).hex(), source.lend, clock.monotonic_s)
         admission = PullAdmission(view, clock, self._settings.verdicts_max, leases, partial(reply_key, cluster_key))
         self.pulls = Pulls(admission, source, self._settings, clock, stats, gevent.spawn_later)
         self._lending = gevent.get_hub().loop.timer(0, TICK_S)
-        self._lending.start(leases.tick)
+        self._lend = leases.tick
+        self._lending.start(self._tick)
         self._sweeper = gevent.get_hub().loop.timer(SWEEP_S, SWEEP_S)
         self._sweeper.start(self.pulls.sweep)
         self.server = serve(
@@ -75,7 +79,7 @@ class ConsumerProxy:
             "engine": self._engine_health(),
             "configuration": config_health(self._view),
             "credentials": self.pulls.brake.health(),
-            "serving": not self._stopping or "stopping",
+            "serving": OUT_OF_SERVICE if self.drain_switch.is_out else not self._stopping or "stopping",
         }
 
     def _engine_health(self) -> bool | str:
@@ -91,6 +95,29 @@ class ConsumerProxy:
             return topic in use.topics
 
         return ConnectionList(self.server, os.urandom(4).hex(), use_of, reaches)
+
+    def _tick(self) -> None:
+        if not self.drain_switch.is_out:  # its quota slices and its static share go to the other proxies
+            self._lend()
+
+    def drain(self) -> None:
+        """Answer SHUTTING_DOWN to further calls; pulls that wait are answered now.
+
+        Messages that clients hold stay leased to them: they acknowledge at another proxy.
+        """
+        self.pulls.stop()
+
+    def undrain(self) -> None:
+        """Take calls again."""
+        self.pulls.resume()
+
+    def refused_draining(self) -> int:
+        """Pulls that were answered SHUTTING_DOWN since the start."""
+        return self._stats.codes[Code.SHUTTING_DOWN]
+
+    def left(self) -> dict[str, int]:
+        """Nothing: all that it delivers is the engine's."""
+        return {}
 
     def stop(self) -> None:
         """Stop accepting, answer every pull, flush, close. Blocks for up to `stop_grace_ms`."""

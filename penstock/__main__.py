@@ -24,6 +24,7 @@ COMMANDS = {
     "apply": ("declared", "apply", "Create and change topics, families and groups as a file declares them."),
     "export": ("declared", "export", "Write topics, families and groups as YAML, for apply."),
     "connections": ("connections", "command", "List the clients of the proxies; close a connection."),
+    "proxy": ("proxy", "command", "List the proxies; take one out of service, put it back."),
     "broker-group": ("broker_group", "command", "Manage broker groups: address, engine, guards."),
     "broker": ("broker", "command", "Show replicas of broker groups; change their masters."),
     "kafka": ("kafka", "command", "Manage Kafka clusters that are homes of topics."),

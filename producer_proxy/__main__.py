@@ -23,7 +23,7 @@ from common.net import Limits, listen
 from common.net.certificate import CertificateWatch
 from common.ops import announce_ready, settle, setup_logging, start_ops
 from common.ops.build_info import installed_version
-from common.ops.connection_pages import connection_pages
+from common.ops.drain_pages import proxy_pages
 from common.ops.stop import catch_stop
 from common.secret_file import secret_faults
 from engine.client.brokers import Brokers
@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> None:
         registry.register(each)
     registry.register(SendMetrics(proxy.server, proxy.service, brokers, proxy.front, proxy.admission))
     registry.register(BreakerMetrics(lambda: [(broker.name, broker.breaker) for broker in brokers.listed]))
-    pages = connection_pages(proxy.connections(), key, process, SystemClock())
+    pages = proxy_pages(proxy.connections(), proxy.drain_switch, key, process, SystemClock())
     ops = start_ops(options.ops[0], options.ops[1], registry, lambda: {**proxy.health(), **watch.health()}, pages)
     view.own_report.tell_pages(ops.port)
     settle(proxy.health, stop.asked)

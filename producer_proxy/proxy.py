@@ -11,12 +11,14 @@ from common.clock import SystemClock
 from common.config.definitions import SEND
 from common.config.health import config_health
 from common.config.store import ConfigStore
+from common.contract import Code
 from common.credential import Principal
 from common.ids import process_bytes
 from common.key_uses import KeyUses
 from common.limits.quota_slices import TICK_S
 from common.net import Limits, serve
 from common.net.connection_list import ConnectionList, ConnectionUse
+from common.ops.drain_pages import OUT_OF_SERVICE, DrainSwitch
 from common.principals import REMEMBERED_BYTES_MAX, Principals
 from engine.client.append import Destinations
 from engine.client.brokers import Brokers
@@ -79,6 +81,7 @@ class ProducerProxy:
         self.targets = Targets(EngineTarget(brokers, engine_topics), targets, kafka, self.journaling)
         self.topics = Topics(view, self.targets, Fences(view, store, time.monotonic))
         self._make_reports()
+        self.drain_switch = DrainSwitch(self)
         self._follow_groups()
         self._principals = Principals(view, self._clock)
         self.requests = GroupedRequests(brokers, self._clock)
@@ -158,7 +161,8 @@ class ProducerProxy:
             self.brokers.follow([(group.name, group.place) for group in self._view.broker_groups()])
 
     def _tick(self) -> None:
-        self.admission.tick()
+        if not self.drain_switch.is_out:  # its quota slices and its static share go to the other proxies
+            self.admission.tick()
         self.topics.fences.tick()
 
     def _on_change(self) -> None:
@@ -220,9 +224,39 @@ class ProducerProxy:
             **{each.name: each.health() for each in self.targets.all},
             "configuration": config_health(self._view),
             "credentials": self.service.brake.health(),
-            "serving": not self.service.closing or "stopping",
+            "serving": self._is_serving(),
             **self.buffering.health(),
             **self.journaling.health(),
+        }
+
+    def _is_serving(self) -> bool | str:
+        if self.drain_switch.is_out:
+            return OUT_OF_SERVICE
+        return not self.service.closing or "stopping"
+
+    def drain(self) -> None:
+        """Answer SHUTTING_DOWN to further calls. Those in progress end; the fallback buffer goes on to be emptied."""
+        self.service.closing = True
+        if self.front is not None:
+            self.front.stop()
+
+    def undrain(self) -> None:
+        """Take calls again."""
+        self.service.closing = False
+        if self.front is not None:
+            self.front.resume()
+
+    def refused_draining(self) -> int:
+        """Messages that were answered SHUTTING_DOWN since the start."""
+        return self.service.codes.get(Code.SHUTTING_DOWN, 0)
+
+    def left(self) -> dict[str, int]:
+        """Entries that the engine, or the secondary of a dual write, does not have yet. The next start goes on with them."""
+        rooms = [store.room for store in self.buffering.stores.values()]
+        return {
+            "buffered": sum(each.entries for each in rooms),
+            "buffered_bytes": sum(each.bytes for each in rooms),
+            "repairs": self.journaling.backlog.count,
         }
 
     def stop(self) -> None:
@@ -231,9 +265,7 @@ class ProducerProxy:
         Blocks up to DRAIN_S.
         """
         self.server.stop_accepting()
-        self.service.closing = True
-        if self.front is not None:
-            self.front.stop()
+        self.drain()
         deadline = time.monotonic() + DRAIN_S
         while not self._is_idle and time.monotonic() < deadline:
             gevent.sleep(0.005)

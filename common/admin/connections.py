@@ -1,9 +1,6 @@
 """Connections of clients to the proxies: listed and closed through the operator's port of each proxy."""
 
-import http.client
-import json
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,20 +9,12 @@ from urllib.parse import urlencode
 from common.admin import audit
 from common.admin.administrator import Administrator
 from common.admin.errors import StateConflict
+from common.admin.proxy_pages import FAILURES, ProxyPageError, ask, ask_each, ask_proved, proxies, unanswered
 from common.config.errors import EntryNotFound, InvalidEntry
-from common.config.reported_process import Address, ops_pages
+from common.config.reported_process import Address
 from common.config.store import ConfigStore
-from common.errors import PenstockError
-from common.operator_proof import CLOSE_PATH, CONNECTIONS_PATH, PROOF_HEADER, TIME_HEADER, proof
+from common.operator_proof import CLOSE_PATH, CONNECTIONS_PATH
 from common.quoting import quoted
-
-PROXIES = ("producer_proxy@", "consumer_proxy@")
-PROXIES_MAX = 200
-"""Proxies that are asked, the first by name; the answer says how many are left out."""
-
-ASKED_AT_ONCE = 16
-ASKED_S_MAX = 2.0
-ANSWER_BYTES_MAX = 8 << 20
 
 
 class ConnectionRow(NamedTuple):
@@ -70,10 +59,6 @@ class ConnectionsTold:
     faults: Sequence[str] = field(default_factory=list)
 
 
-class ProxyPageError(PenstockError, ConnectionError):
-    """The operator's port of a proxy does not answer, or refuses: a ConnectionError, as it may answer later."""
-
-
 def list_connections(store: ConfigStore, wanted: Mapping[str, str], limit: int) -> ConnectionsTold:
     """The open connections of all proxies in contact with the store.
 
@@ -83,11 +68,9 @@ def list_connections(store: ConfigStore, wanted: Mapping[str, str], limit: int) 
     Raises:
         StoreUnavailable.
     """
-    pages = _proxies(store)
+    pages = proxies(store)
     query = urlencode({**{name: value for name, value in wanted.items() if value}, "limit": limit})
-    asked = dict(list(pages.items())[:PROXIES_MAX])
-    with ThreadPoolExecutor(max(1, min(ASKED_AT_ONCE, len(asked)))) as pool:
-        answers = dict(zip(asked, pool.map(partial(_try_list, query), asked.values()), strict=True))
+    answers = ask_each(pages, partial(_try_list, query))
     rows: list[ConnectionRow] = []
     total, faults = 0, []
     for process, answer in answers.items():
@@ -96,8 +79,8 @@ def list_connections(store: ConfigStore, wanted: Mapping[str, str], limit: int) 
             continue
         total += answer["total"]
         rows += [ConnectionRow(process=process, **_known(each)) for each in answer["connections"]]
-    if len(asked) < len(pages):
-        faults.append(f"{len(pages) - len(asked)} more proxies were not asked")
+    if len(answers) < len(pages):
+        faults.append(f"{len(pages) - len(answers)} more proxies were not asked")
     rows.sort(key=lambda row: (row.since_ms, row.process, row.id))
     return ConnectionsTold(rows[:limit], total, faults)
 
@@ -126,16 +109,10 @@ def close_connection(admin: Administrator, key: bytes, id: str) -> ConnectionRow
         EntryNotFound: it is closed already. ProxyPageError, StateConflict, StoreUnavailable.
     """
     found = find_connection(admin.store, id)
-    address = _proxies(admin.store).get(found.process)
+    address = proxies(admin.store).get(found.process)
     if address is None:
         raise EntryNotFound(f"connection {quoted(id)}: not found: its proxy has stopped")
-    body, at_ms = id.encode(), admin.clock.now_ms()
-    process = found.process.partition(";")[0]
-    headers = {PROOF_HEADER: proof(key, process, CLOSE_PATH, at_ms, body), TIME_HEADER: str(at_ms)}
-    try:
-        status, answer = _ask(address, "POST", CLOSE_PATH, body, headers)
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        raise ProxyPageError(f"{found.process}: its operator's port does not answer: {error}") from error
+    status, answer = ask_proved(address, found.process, CLOSE_PATH, id.encode(), key, admin.clock)
     if status == 404:
         raise EntryNotFound(f"connection {quoted(id)}: not found: it is closed already")
     if status != 200:
@@ -149,39 +126,15 @@ def shown(row: ConnectionRow) -> dict[str, Any]:
     return {"process": row.process, "peer": row.peer, "application": row.application, "group": row.group}
 
 
-def _proxies(store: ConfigStore) -> dict[str, Address]:
-    pages = ops_pages(store.applied())
-    return {process: address for process, address in pages.items() if process.startswith(PROXIES)}
-
-
 def _try_list(query: str, address: Address) -> dict[str, Any] | str:
     """The answer of one proxy, or why there is none."""
-    where = f"its operator's port does not answer at {address[0]}:{address[1]}"
     try:
-        status, answer = _ask(address, "GET", f"{CONNECTIONS_PATH}?{query}")
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        return f"{where} ({error})"
+        status, answer = ask(address, "GET", f"{CONNECTIONS_PATH}?{query}")
+    except FAILURES as error:
+        return unanswered(address, error)
     if status == 404:
         return "its version does not tell its connections"
     return answer if status == 200 else str(answer.get("error", f"status {status}"))
-
-
-def _ask(
-    address: Address, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
-) -> tuple[int, dict[str, Any]]:
-    link = http.client.HTTPConnection(address[0], address[1], timeout=ASKED_S_MAX)
-    try:
-        link.request(method, path, body or None, dict(headers or {}))
-        answer = link.getresponse()
-        text = answer.read(ANSWER_BYTES_MAX)
-        if answer.status == 404 and not text.startswith(b"{"):
-            return 404, {}
-        value = json.loads(text)
-        if not isinstance(value, dict):
-            raise ValueError("the answer is not that of a Penstock proxy")
-        return answer.status, value
-    finally:
-        link.close()
 
 
 def _known(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from common.net._frames cimport FrameSocket
 
 
 cdef class Connection(FrameSocket):
-    cdef bint busy                     # a call is in progress
+    cdef readonly bint busy            # a call is in progress
     cdef bint parsing
     cdef bint greeted                  # a complete frame has come
     cdef bint closing                  # shut once the output is written

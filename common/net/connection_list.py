@@ -48,6 +48,29 @@ class ConnectionFilter(NamedTuple):
         )
 
 
+class OpenCalls:
+    """Calls in progress at one moment, until each is answered and its answer has left. Later calls do not count."""
+
+    def __init__(self, server: Server) -> None:
+        self._open = {
+            each: (each.busy, each.queued)
+            for each in server.connections
+            if not each.closed and (each.busy or each.queued > each.left)
+        }
+
+    def unfinished(self) -> tuple[int, int]:
+        """How many have no answer yet, and how many have one that has not left as a whole."""
+        self._open = {each: was for each, was in self._open.items() if not self._is_over(each, *was)}
+        calls = sum(was_busy and each.queued == queued for each, (was_busy, queued) in self._open.items())
+        return calls, len(self._open) - calls
+
+    @staticmethod
+    def _is_over(connection: Any, was_busy: bool, queued: int) -> bool:
+        # Without a call, the answers of before end at `queued`. Else another one follows: it ends where all has left.
+        has_left = connection.queued == connection.left > queued if was_busy else connection.left >= queued
+        return connection.closed or has_left
+
+
 class ConnectionList:
     """
     Args:

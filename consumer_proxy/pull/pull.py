@@ -129,8 +129,12 @@ class Pulls:
     def stop(self) -> None:
         """Refuse new calls and cancel waiting pulls, which answers them with the codes of their acknowledgements."""
         self._stopping = True
-        for pull in self._waiting:
+        for pull in list(self._waiting):
             self._source.cancel(pull.handle)
+
+    def resume(self) -> None:
+        """Take calls again after stop()."""
+        self._stopping = False
 
     def abandon(self) -> None:
         """Answer SHUTTING_DOWN to pulls that still wait. Repeating their acknowledgements is harmless."""

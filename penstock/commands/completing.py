@@ -41,15 +41,36 @@ topics, all_topics = names_of("topic"), names_of("topic", "family")
 groups, applications = names_of("group"), names_of("application")
 
 
-def _defined(options: dict[str, Any], kinds: Iterable[str], begun: str) -> list[str]:
-    place = choose_place(_path(options.get("data")), options.get("config"), options.get("context"), os.environ)
-    url = place.config or (read_running(place.data) or {}).get("config")
+def proxies(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:
+    """Addresses of proxies in contact with the configuration."""
+
+    url = _url(context.params)
     if url is None:
-        if not (place.data / "config").is_dir():
-            return []
-        url = (place.data / "config").absolute().as_uri()
+        return []
+
+    def find() -> list[str]:
+        with closing(open_store(url)) as store:
+            served = [name.partition("@")[2].partition("/")[0] for name in store.applied() if "_proxy@" in name]
+        return [address for address in sorted(served) if address.startswith(begun)]
+
+    return _bounded(find)
+
+
+def _defined(options: dict[str, Any], kinds: Iterable[str], begun: str) -> list[str]:
+    url = _url(options)
+    if url is None:
+        return []
     with closing(open_store(url)) as store:
         return sorted({name for kind in kinds for name in store.names(kind, begun, limit=NAMES_MAX)})[:NAMES_MAX]
+
+
+def _url(options: dict[str, Any]) -> str | None:
+    """The configuration store that the command would use; None: there is none."""
+    place = choose_place(_path(options.get("data")), options.get("config"), options.get("context"), os.environ)
+    url = place.config or (read_running(place.data) or {}).get("config")
+    if url is None and (place.data / "config").is_dir():
+        url = (place.data / "config").absolute().as_uri()
+    return url
 
 
 def _path(value: Any) -> Path | None:

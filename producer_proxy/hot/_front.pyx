@@ -96,6 +96,10 @@ cdef class Front:
         """Pass every call to the rare path, which answers SHUTTING_DOWN."""
         self.closing = True
 
+    def resume(self):
+        """Take calls again after stop()."""
+        self.closing = False
+
     def latency_buckets(self):
         """Counts of hot calls by time from the call's bytes to its answer: bucket i is up to 62.5 µs * 2**i."""
         return [self.latency[i] for i in range(LATENCY_BUCKETS)]
