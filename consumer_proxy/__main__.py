@@ -28,6 +28,7 @@ from common.ops import announce_ready, settle, setup_logging, start_ops
 from common.ops.build_info import installed_version
 from common.ops.drain_pages import proxy_pages
 from common.ops.stop import catch_stop
+from common.tracing.options import traces_of
 from consumer_proxy.options import limits, parse
 from consumer_proxy.proxy import ConsumerProxy
 from consumer_proxy.sources.base import Source
@@ -87,6 +88,7 @@ def run(options: argparse.Namespace) -> None:
     registry.register(proxy.key_uses)
     if isinstance(source, GroupsSource):
         registry.register(BreakerMetrics(lambda: [(link.name, link.breaker) for link in source.links]))
+    traces = traces_of(options, process, registry, proxy.trace)
     pages = proxy_pages(proxy.connections(), proxy.drain_switch, key, process, SystemClock())
     ops = start_ops(options.ops[0], options.ops[1], registry, lambda: {**proxy.health(), **watch.health()}, pages)
     view.own_report.tell_pages(ops.port)
@@ -99,6 +101,7 @@ def run(options: argparse.Namespace) -> None:
     log.info("listen=%s:%d version=%s: serving", host, ports[0], installed_version())
     stop.wait()
     proxy.stop()
+    traces.close()
     view.close()
     store.close()
     ops.stop()

@@ -9,6 +9,7 @@ from common.address import engine_addresses, host_and_port
 from common.net import Limits
 from common.process_options import ProcessParser
 from common.secret_file import secret_faults
+from common.tracing.options import options_of_traces
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -16,6 +17,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser = ProcessParser(prog="penstock consumer-proxy", description="Serve `pull` in front of engines.")
     _add_listeners(parser.add_argument)
     _add_stores(parser.add_argument)
+    options_of_traces(parser)
     options = parser.parse_args(arguments)
     if found := faults(options):
         parser.error("; ".join(found))

@@ -19,10 +19,12 @@ from common.net.connection_list import ConnectionList, ConnectionUse
 from common.ops.drain_pages import OUT_OF_SERVICE, DrainSwitch
 from common.readiness import Note
 from common.reply_token import reply_key
+from common.tracing.records import SpanQueue
 from consumer_proxy.admission.admission import PullAdmission
 from consumer_proxy.pull.connection_use import use_of
 from consumer_proxy.pull.native import NATIVE
 from consumer_proxy.pull.pull import SWEEP_S, Pulls
+from consumer_proxy.pull.tracing import PullTracing
 from consumer_proxy.settings import Settings
 from consumer_proxy.sources.base import Source
 from consumer_proxy.stats import Stats, StatsCollector
@@ -99,6 +101,10 @@ class ConsumerProxy:
     def _tick(self) -> None:
         if not self.drain_switch.is_out:  # its quota slices and its static share go to the other proxies
             self._lend()
+
+    def trace(self, spans: SpanQueue) -> None:
+        """Trace pulls from now on."""
+        self.pulls.tracing = PullTracing(spans)
 
     def drain(self) -> None:
         """Answer SHUTTING_DOWN to further calls; pulls that wait are answered now.

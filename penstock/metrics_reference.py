@@ -25,6 +25,7 @@ gauge counts those that are left out. Every other label names something that an 
 SECTIONS = {
     "Every process": ("common.ops.build_info", "common.config.health"),
     "Both proxies": ("common.breaker_metrics", "common.key_uses", "common.net.certificate"),
+    "Traces of both proxies": ("common.tracing.metrics",),
     "Producer proxy": ("producer_proxy.metrics",),
     "Fallback buffer of a producer proxy": ("producer_proxy.buffer.metrics",),
     "Dual writes of a producer proxy": ("producer_proxy.journal.metrics",),

@@ -26,6 +26,7 @@ from common.ops.build_info import installed_version
 from common.ops.drain_pages import proxy_pages
 from common.ops.stop import catch_stop
 from common.secret_file import secret_faults
+from common.tracing.options import traces_of
 from engine.client.brokers import Brokers
 from producer_proxy.buffer.errors import BufferError_
 from producer_proxy.buffer.metrics import BufferMetrics
@@ -45,6 +46,15 @@ def listeners(options: argparse.Namespace, watch: CertificateWatch) -> list:
     if options.tls_listen:
         found.append((listen(*options.tls_listen), watch.certificate))
     return found
+
+
+def metrics_of(proxy: ProducerProxy, brokers: Brokers, watch: CertificateWatch) -> CollectorRegistry:
+    registry = CollectorRegistry()
+    send = SendMetrics(proxy.server, proxy.service, brokers, proxy.front, proxy.admission)
+    breakers = BreakerMetrics(lambda: [(broker.name, broker.breaker) for broker in brokers.listed])
+    for each in (watch, proxy.key_uses, send, breakers):
+        registry.register(each)
+    return registry
 
 
 def run(options: argparse.Namespace) -> None:
@@ -71,12 +81,10 @@ def run(options: argparse.Namespace) -> None:
     journaling = make_journaling(options)
     homes = KafkaHomes(options.kafka_bridge, key)
     proxy = ProducerProxy(sockets, view, brokers, limits, buffering, kafka=homes, journaling=journaling, store=store)
-    registry = CollectorRegistry()
-    own = ConfigMetrics(lambda: view), BufferMetrics(buffering), JournalMetrics(journaling)
-    for each in (*own, watch, proxy.key_uses):
+    registry = metrics_of(proxy, brokers, watch)
+    for each in (ConfigMetrics(lambda: view), BufferMetrics(buffering), JournalMetrics(journaling)):
         registry.register(each)
-    registry.register(SendMetrics(proxy.server, proxy.service, brokers, proxy.front, proxy.admission))
-    registry.register(BreakerMetrics(lambda: [(broker.name, broker.breaker) for broker in brokers.listed]))
+    traces = traces_of(options, process, registry, proxy.trace)
     pages = proxy_pages(proxy.connections(), proxy.drain_switch, key, process, SystemClock())
     ops = start_ops(options.ops[0], options.ops[1], registry, lambda: {**proxy.health(), **watch.health()}, pages)
     view.own_report.tell_pages(ops.port)
@@ -89,6 +97,7 @@ def run(options: argparse.Namespace) -> None:
     log.info("listen=%s:%d version=%s: serving", options.listen[0], ports[0], installed_version())
     stop.wait()
     proxy.stop()
+    traces.close()
     view.close()
     store.close()
     ops.stop()

@@ -5,6 +5,7 @@ import argparse
 from common.address import engine_address, engine_addresses, host_and_port
 from common.net import Limits
 from common.process_options import ProcessParser
+from common.tracing.options import options_of_traces
 from producer_proxy.buffer.options import options_of_buffer
 from producer_proxy.journal.options import options_of_journal
 
@@ -15,6 +16,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     _add_settings(parser)
     options_of_buffer(parser)
     options_of_journal(parser)
+    options_of_traces(parser)
     options = parser.parse_args(arguments)
     if options.tls_listen and not (options.tls_cert and options.tls_key):
         parser.error("--tls-listen: set --tls-cert and --tls-key too")

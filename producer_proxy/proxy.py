@@ -20,6 +20,7 @@ from common.net import Limits, serve
 from common.net.connection_list import ConnectionList, ConnectionUse
 from common.ops.drain_pages import OUT_OF_SERVICE, DrainSwitch
 from common.principals import REMEMBERED_BYTES_MAX, Principals
+from common.tracing.records import SpanQueue
 from engine.client.append import Destinations
 from engine.client.brokers import Brokers
 from engine.client.durability import CLASSES
@@ -233,6 +234,12 @@ class ProducerProxy:
         if self.drain_switch.is_out:
             return OUT_OF_SERVICE
         return not self.service.closing or "stopping"
+
+    def trace(self, spans: SpanQueue) -> None:
+        """Trace calls from now on."""
+        self.service.spans = spans
+        if self.front is not None:
+            self.front.trace(self.service.handle_chosen, spans.ratio)
 
     def drain(self) -> None:
         """Answer SHUTTING_DOWN to further calls. Those in progress end; the fallback buffer goes on to be emptied."""

@@ -5,6 +5,7 @@ They hold offsets into the frame, and keep it alive; properties return slices. W
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 HAS_TOPIC, HAS_BODY, HAS_KEY, HAS_TAG, HAS_PROPERTIES = 1, 2, 4, 8, 16
 HAS_ID, HAS_DELIVER_AT, HAS_DELAY, HAS_OPERATION, HAS_REPLY_TO, HAS_LOOP = 32, 64, 128, 256, 512, 1024
@@ -70,7 +71,10 @@ class Message:
 
 @dataclass(slots=True)
 class SendCall:
-    """A send. `credential`: bytes of the Credential's fields, equal for every call that reuses one."""
+    """A send. `credential`: bytes of the Credential's fields, equal for every call that reuses one.
+
+    `trace`: of the proxy that serves it; None: it is not traced.
+    """
 
     frame: bytes = field(repr=False, compare=False)
     seqid: int = 0
@@ -81,6 +85,7 @@ class SendCall:
     reply_wait_ms: int = 0
     fault: int = 0
     messages: list[Message] = field(default_factory=list)
+    trace: Any = field(default=None, repr=False, compare=False)
 
     credential = _slice("credential_start", "credential_size")
 

@@ -26,12 +26,13 @@ class OpenPull:
         reply_key: key of the reply tokens in the deliveries.
         told: fields 7 and 8 of the response: topics that are not defined, the lease time that the call left open.
         sources: table of the deliveries' sources; empty: they have none.
+        trace: its consumer_proxy.pull.tracing.PullTrace; None: nothing is traced.
         was_held: whether the rate limit has held the call once.
     """
 
     __slots__ = (
         "acked", "call", "connection", "deadline_s", "earlier", "handle", "held", "meter", "position_read", "reply_end",
-        "reply_key", "scope", "sources", "started_s", "tick", "told", "was_held",
+        "reply_key", "scope", "sources", "started_s", "tick", "told", "trace", "was_held",
     )  # fmt: skip
 
     def __init__(self, connection: Any, call: Call, started_s: float, deadline_s: float) -> None:
@@ -48,6 +49,7 @@ class OpenPull:
         self.held = NO_ACKS.encoded
         self.told = self.reply_key = self.sources = b""
         self.was_held = False
+        self.trace: Any = None
         self.reply_end = 0
         self.earlier: OpenPull | None = None
 

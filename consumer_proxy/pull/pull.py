@@ -28,6 +28,7 @@ from consumer_proxy.pull.positions import PositionPull
 from consumer_proxy.pull.replies import not_a_call, position_reports, refusal, tail
 from consumer_proxy.pull.reply_format import REPLY_BYTES_MAX
 from consumer_proxy.pull.request_rules import check_request
+from consumer_proxy.pull.tracing import PullTracing
 from consumer_proxy.settings import Settings
 from consumer_proxy.sources.base import Failure, Source, SourceDown
 from consumer_proxy.stats import Stats
@@ -57,6 +58,8 @@ class Pulls:
 
     Args:
         later: called as (seconds, function, *arguments) to have the function called after that time.
+    Attributes:
+        tracing: gets each pull and its reply; None: nothing is traced.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class Pulls:
         self._waiting: set[OpenPull] = set()
         self.brake = AuthThrottle()
         self._stopping = False
+        self.tracing: PullTracing | None = None
 
     @property
     def waiting(self) -> int:
@@ -89,6 +93,8 @@ class Pulls:
         self.stats.acks += call.acks
         now_s = self._clock.monotonic_s()
         pull = OpenPull(connection, call, now_s, now_s + (call.wait_ms + self._settings.answer_grace_ms) / 1000)
+        if self.tracing is not None:
+            pull.trace = self.tracing.began(call, frame)
         self._watch(connection, pull)
         self._start(pull, frame)
 
@@ -330,6 +336,8 @@ class Pulls:
     def _reply(self, pull: OpenPull, code: int, reply: bytes) -> None:
         connection, pull.connection = pull.connection, None
         self.stats.answered(code, self._clock.monotonic_s() - pull.started_s, len(reply))
+        if self.tracing is not None:
+            self.tracing.answered(pull, reply)
         pull.reply_end = connection.queued + len(reply)  # set before: the next call may begin within reply()
         connection.reply(reply)
 

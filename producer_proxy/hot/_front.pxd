@@ -18,6 +18,7 @@ cdef enum CallDecision:               # result of examine() for the whole curren
     PASS_REPLY = 3                    # send its reply to the asker's proxy
     GIVE = 5                          # give its messages to a Kafka cluster
     REFUSE_ALL = 4                    # answer every message with front.refusal
+    TRACE = 6                         # the rare path takes it, and traces it whatever it carries
 
 
 cdef class Front:
@@ -52,6 +53,10 @@ cdef class Front:
     cdef uint64_t latency[LATENCY_BUCKETS]
     cdef readonly double latency_sum_s
     cdef readonly dict codes
+    cdef bint is_tracing
+    cdef uint32_t trace_step, trace_left        # one of `trace_step` calls is traced whatever it carries; 0: none is
+    cdef object chosen_slow
     cdef int assign(self, unsigned char* id16, uint64_t now_ms) except -1
     cdef bint check(self, Destination destination) except -1
     cdef int observe(self, double seconds) except -1
+    cdef CallDecision traced(self, int decision, const unsigned char* frame) noexcept

@@ -20,6 +20,33 @@ cdef enum:
     CREDENTIALS_MAX = 10000           # a full table is emptied; each credential then takes the rare path once
 
 
+cdef extern from "<string.h>" nogil:
+    void* memmem(const void* haystack, size_t haystack_size, const void* needle, size_t needle_size)
+
+cdef enum:
+    NAME_SIZE = 19                    # of a property `traceparent` with the length of its value, 55
+    FLAGS_AT = 54                     # place of the last digit of its flags in the value
+cdef const unsigned char* NAME = b"\0\0\0\x0btraceparent\0\0\0\x37"
+
+
+cdef inline bint may_be_sampled(const unsigned char* frame, const _walk.Message* m) noexcept nogil:
+    """Whether a message seems to have a sampled `traceparent`. Other properties may look so: the rare path reads them.
+
+    The body is left out where it is a field of its own. Reads frame[m.start..m.start + m.size).
+    """
+    cdef size_t body_end = m.body_start + m.body_size if m.flags & _walk.HAS_BODY else m.start
+    return (m.flags & _walk.HAS_BODY and names_sampled(frame + m.start, m.body_start - m.start)) or \
+        names_sampled(frame + body_end, m.start + m.size - body_end)
+
+
+cdef inline bint names_sampled(const unsigned char* p, size_t size) noexcept nogil:
+    cdef const unsigned char* found = <const unsigned char*>memmem(p, size, NAME, NAME_SIZE)
+    if found == NULL or <size_t>(found - p) + NAME_SIZE + FLAGS_AT >= size:
+        return False
+    # Of hexadecimal digits the odd ones have an odd code, but for a to f, whose codes are odd for even values.
+    return (found[NAME_SIZE + FLAGS_AT] & 1) != (found[NAME_SIZE + FLAGS_AT] > 0x60)
+
+
 cdef class Front:
     """State shared by all connections of a producer proxy.
 
@@ -99,6 +126,35 @@ cdef class Front:
     def resume(self):
         """Take calls again after stop()."""
         self.closing = False
+
+    def trace(self, chosen_slow, double ratio):
+        """Pass calls with a message that may have a sampled `traceparent` to the rare path, which traces it.
+
+        Args:
+            chosen_slow: as `slow`, for one of 1/ratio calls whatever they carry.
+        """
+        self.chosen_slow, self.is_tracing = chosen_slow, True
+        self.trace_step = self.trace_left = <uint32_t>min(1 / ratio + 0.5, 4e9) if ratio > 0 else 0
+
+    cdef CallDecision traced(self, int decision, const unsigned char* frame) noexcept:
+        """examine()'s decision about the current call, or a path on which the call is traced.
+
+        Bounds: `start`, `size`, `body_start` and `body_size` of a walked message without a fault are slices of the frame.
+        """
+        cdef uint32_t i
+        cdef _walk.Message* m
+        if not self.is_tracing or decision == GO_SLOW or decision == REFUSE_ALL or decision == PASS_REPLY:
+            return <CallDecision>decision
+        if self.trace_step:
+            self.trace_left -= 1
+            if self.trace_left == 0:
+                self.trace_left = self.trace_step
+                return TRACE
+        for i in range(self.call.message_count):
+            m = &self.messages[i]
+            if m.flags & _walk.HAS_PROPERTIES and may_be_sampled(frame, m):
+                return GO_SLOW
+        return <CallDecision>decision
 
     def latency_buckets(self):
         """Counts of hot calls by time from the call's bytes to its answer: bucket i is up to 62.5 µs * 2**i."""

@@ -26,7 +26,7 @@ from producer_proxy.hot._admission cimport ADMIT, CODE_RATE_LIMITED, REFUSE
 from producer_proxy.hot._admitted cimport AdmittedCredential
 from producer_proxy.hot._answers cimport encode_results
 from producer_proxy.hot._call_results cimport CallResults
-from producer_proxy.hot._front cimport ASK, GIVE, GO_SLOW, MESSAGES_MAX, PASS_REPLY, REFUSE_ALL, TAKE, Front
+from producer_proxy.hot._front cimport ASK, GIVE, GO_SLOW, MESSAGES_MAX, PASS_REPLY, REFUSE_ALL, TAKE, TRACE, Front
 from producer_proxy.hot._kafka_calls cimport conclude_kafka, give, is_rare_on_kafka, may_be_reserved
 from producer_proxy.hot._request_calls cimport HotRequest
 from producer_proxy.journal._tap cimport DualTap
@@ -126,7 +126,7 @@ cdef class HotConnection(Connection):
         self.front.calls += 1
         self.front.bytes_in += size
         self.busy = True
-        decision = self.examine(frame, size)
+        decision = self.front.traced(self.examine(frame, size), frame)
         if decision == TAKE:
             self.take(<Lanes>self.front.call_lanes, frame, size)
         elif decision == GIVE:
@@ -139,7 +139,7 @@ cdef class HotConnection(Connection):
         elif decision == PASS_REPLY:
             self.reply(frame)
         else:
-            self.front.slow(self, frame[:size])
+            (self.front.chosen_slow if decision == TRACE else self.front.slow)(self, frame[:size])
         return 0
 
     cdef int examine(self, const unsigned char* frame, Py_ssize_t size) except -1:

@@ -21,9 +21,10 @@ class PendingMessage:
         assigned_id: 16 bytes, for a message without its own id; assigned when it is first needed.
         reply: set for a reply that was passed on; later stages ignore the message.
         result: the answer; None: open.
+        appended: begin and end of its append in Unix nanoseconds, and its code there; zeros: it was not appended.
     """
 
-    __slots__ = ("assigned_id", "message", "reply", "result", "route", "target")
+    __slots__ = ("appended", "assigned_id", "message", "reply", "result", "route", "target")
 
     def __init__(self, message: Message) -> None:
         self.message = message
@@ -32,6 +33,7 @@ class PendingMessage:
         self.assigned_id: bytes | None = None
         self.reply: PassedReply | None = None
         self.result: SendResult | None = None
+        self.appended = 0, 0, 0
 
     @property
     def is_open(self) -> bool:

@@ -20,6 +20,7 @@ from common.errors import AuthenticationError
 from common.ids import IdSource
 from common.limited_log import LimitedLog
 from common.principals import Principals
+from common.tracing.records import SpanQueue
 from common.wire import WireError, walk_send
 from common.wire.calls import HAS_REPLY_TO, MESSAGES_MAX, SendCall
 from common.wire.faults import CALL_FAULTS, CallFault, WireFault
@@ -35,6 +36,7 @@ from producer_proxy.send.pending import PendingMessage, open_ones
 from producer_proxy.send.results import FENCED_RETRY_AFTER_MS, refusal
 from producer_proxy.send.returned import ReturnedMessages
 from producer_proxy.send.submission import Group, Submission, admitted, grouped
+from producer_proxy.send.tracing import trace_of
 from producer_proxy.targets.base import ResolveError
 from producer_proxy.targets.topics import Topics
 
@@ -55,6 +57,8 @@ class SendService:
         requests: takes sends that wait for a reply, and replies.
         buffer: takes diverted messages.
         learn: called as (credential bytes, principal) after each good call, so that the hot path knows them.
+    Attributes:
+        spans: where traces of calls are put; None: nothing is traced.
     """
 
     def __init__(
@@ -70,6 +74,7 @@ class SendService:
         self._delays = DelayStage(topics, now_ms, self._ids.next, self._returned)
         self.brake = AuthThrottle()
         self.closing = False
+        self.spans: SpanQueue | None = None
         self.in_work = self.answered = 0
         self.codes: dict[int, int] = {}
 
@@ -77,6 +82,11 @@ class SendService:
         """Take one call in a loop callback; the answer comes later by `connection.reply`."""
         self.in_work += 1
         gevent.spawn(self._run, connection, self._answer, frame)
+
+    def handle_chosen(self, connection: Any, frame: bytes) -> None:
+        """As handle(), for a call that the hot path has chosen to be traced."""
+        self.in_work += 1
+        gevent.spawn(self._run, connection, self._answer, frame, True)
 
     def rescue(self, connection: Any, frame: bytes, outcomes: list[HotOutcome]) -> None:
         """Take over a hot-path call in which the engine failed a message of a buffered topic."""
@@ -93,13 +103,19 @@ class SendService:
             self.in_work -= 1
             self.answered += 1
 
-    def _answer(self, connection: Any, frame: bytes) -> bytes:
+    def _answer(self, connection: Any, frame: bytes, is_chosen: bool = False) -> bytes:
         try:
             call = walk_send(frame, messages_max=MESSAGES_MAX, body_bytes_max=BODY_BYTES_ANY)
         except WireError as error:
             kind = contract.UNKNOWN_METHOD if error.rule == WireFault.METHOD else contract.PROTOCOL_ERROR
             return contract.encode_exception("send", error.seqid, kind, error.sentence)
-        return self._encoded(call, self._results(connection, call))
+        spans = self.spans
+        if spans is not None:
+            call.trace = trace_of(spans, call, is_chosen or spans.is_chosen())
+        results = self._results(connection, call)
+        if call.trace is not None:
+            call.trace.end(call, results, connection.context or "")
+        return self._encoded(call, results)
 
     def _rescued(self, connection: Any, frame: bytes, outcomes: list[HotOutcome]) -> bytes:
         call = walk_send(frame, messages_max=MESSAGES_MAX, body_bytes_max=BODY_BYTES_ANY)
@@ -155,6 +171,8 @@ class SendService:
     def _send(self, connection: Any, call: SendCall, principal: Principal) -> list[SendResult]:
         started, timeout_s = time.monotonic(), _timeout_s(call)
         pending = [PendingMessage(message) for message in call.messages]
+        if call.trace is not None:
+            call.trace.pending = pending
         self._pass_replies(call, principal, pending)
         for each in open_ones(pending):
             self._checks.check(each, principal, call.durability)

@@ -54,6 +54,7 @@ class Submission:
         for each in pending:
             if each.message.id is None:
                 each.assigned_id = next_id()
+        self._began_ns = time.time_ns()
         target, durability = group
         target.submit(durability, [each.slice for each in pending], self._answer.set)
 
@@ -63,5 +64,7 @@ class Submission:
             outcomes = self._answer.get(timeout=max(0.0, deadline_s - time.monotonic()))
         except gevent.Timeout:
             outcomes = [(int(Code.TIMEOUT), 0, -1)] * len(self._pending)
+        ended_ns = time.time_ns()
         for each, outcome in zip(self._pending, outcomes, strict=True):
+            each.appended = self._began_ns, ended_ns, int(outcome[0])
             each.settle(*outcome)

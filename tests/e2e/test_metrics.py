@@ -16,7 +16,7 @@ from tests.services import require
 from tests.waiting import until
 
 OF_HISTOGRAM = re.compile(r"_(bucket|sum|count)$")
-KEPT_BY_FEATURES = ("Dual writes of a producer proxy", "Kafka bridge")
+KEPT_BY_FEATURES = ("Dual writes of a producer proxy", "Kafka bridge", "Traces of both proxies")
 """Sections of features that this installation does not use."""
 
 

@@ -118,6 +118,7 @@ MAY_USE_GEVENT = (
     "common.ops.server",
     "common.ops.stop",
     "common.config.blocking",
+    "common.tracing.exporting",
     "engine.__main__",
     "engine.broker.master_link",
     "engine.broker.metrics",
@@ -259,6 +260,7 @@ def test_all_third_party_imports_are_declared():
     known = {name.replace("-", "_").lower() for name in declared} | {"cython", "cpython", "libc", "libcpp", "greenlet"}
     known |= {"penstock_client", "penstock_client_examples", "penstock_thrift"}
     known |= {"kafka", "yaml", "argon2"}  # the modules of kafka-python, PyYAML and argon2-cffi
+    known |= {"opentelemetry"}  # the modules of opentelemetry-sdk and its exporter
     known |= {"werkzeug", "markupsafe"}  # parts of Flask
     foreign = {
         f"{name}: {other}"

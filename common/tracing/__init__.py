@@ -1,0 +1,1 @@
+"""Traces of messages, where an operator asks for them: docs/design/0044-traces.md."""
