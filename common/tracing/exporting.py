@@ -1,13 +1,14 @@
 """Export of spans by OpenTelemetry's SDK: OTLP over HTTP, in greenlets of its own. Only processes that trace import it.
 
-One greenlet makes spans of the queue's records, a few at a time. The SDK's batch processor sends them: its thread is a
-greenlet, as the process is patched, and its queue is bounded, too. A collector that is away costs the spans and nothing
-else.
+One greenlet makes spans of the queue's records, a few at a time, and never more than the SDK's batch processor has room
+for: so what is lost is lost in our queue, where it is counted. The SDK's thread is a greenlet, as the process is patched.
+A collector that is away costs the spans and nothing else.
 """
 
 import logging
 import random
 from collections.abc import Sequence
+from itertools import count
 
 import gevent
 from gevent.event import Event
@@ -26,28 +27,31 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
+from common.limited_log import LimitedLog
 from common.tracing.metrics import SpanCounts
 from common.tracing.records import SpanQueue, SpanRecord
 from common.tracing.trace_context import SpanParent
 
 log = logging.getLogger("penstock.traces")
+limited = LimitedLog(log)
 
 BATCH_MAX = 32
 """Spans per request. More costs fewer requests, and stops the loop for longer while they are encoded: some 50 µs each."""
 AT_ONCE = 8
 """Records that become spans before others may run: some 0.3 ms."""
-SDK_QUEUE_MAX = 2_048
+SDK_QUEUE_MAX = 1_024
 EVERY_MS = 1_000
 EXPORT_S_MAX = 5.0
 CLOSE_S_MAX = 2.0
 
 
 class CountingExporter(SpanExporter):
-    """Counts what its exporter has sent and what it has given up."""
+    """Counts what its exporter has sent and what it has given up. `moved` is set after each batch."""
 
     def __init__(self, exporter: SpanExporter) -> None:
         self._exporter = exporter
         self.sent = self.failed = 0
+        self.moved = Event()
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         result = self._exporter.export(spans)
@@ -55,6 +59,7 @@ class CountingExporter(SpanExporter):
             self.sent += len(spans)
         else:
             self.failed += len(spans)
+        self.moved.set()
         return result
 
     def shutdown(self) -> None:
@@ -81,7 +86,7 @@ class SpanExport:
         )  # fmt: skip
         self._provider.add_span_processor(batches)
         self._tracer = self._provider.get_tracer("penstock", version)
-        self._made = 0
+        self._made = self._left_out = 0
         self._greenlet = gevent.spawn(self._run)
         log.info("traces=%s ratio=%g: sending spans", url, ratio)
 
@@ -91,20 +96,39 @@ class SpanExport:
             self._come.clear()
             self._make_all()
 
+    @property
+    def _with_sdk(self) -> int:
+        """Spans that the SDK has neither sent nor given up."""
+        return self._made - self._exporter.sent - self._exporter.failed
+
     def _make_all(self) -> None:
-        while (record := self.queue.take()) is not None:
-            self._make(record)
-            if self._made % AT_ONCE == 0:
+        for number in count(1):
+            while self._with_sdk >= SDK_QUEUE_MAX:
+                self._exporter.moved.clear()
+                self._exporter.moved.wait()
+            record = self.queue.take()
+            if record is None:
+                return
+            try:
+                self._make(record)
+            except Exception:
+                self._left_out += 1
+                limited.exception("span=%s: left out", record.name)
+            if number % AT_ONCE == 0:
                 gevent.sleep(0)
 
     def _make(self, record: SpanRecord) -> None:
-        self._made += 1
-        parent = record.parent.made if isinstance(record.parent, SpanRecord) else remote(record.parent)
+        above = record.parent
+        if isinstance(above, SpanRecord) and above.made is None:  # it was lost: this one would begin a trace of its own
+            self._left_out += 1
+            return
+        parent = above.made if isinstance(above, SpanRecord) else remote(above)
         context = None if parent is None else set_span_in_context(NonRecordingSpan(parent))
         kind = SpanKind[record.kind]
         span = self._tracer.start_span(record.name, context, kind, record.attributes, start_time=record.begin_ns)
         if record.fault:
             span.set_status(Status(StatusCode.ERROR, record.fault))
+        self._made += 1
         span.end(max(record.end_ns, record.begin_ns))
         record.made = span.get_span_context()
 
@@ -116,11 +140,8 @@ class SpanExport:
             self._provider.shutdown()
 
     def counts(self) -> SpanCounts:
-        sent = self._exporter.sent
-        # What the SDK has neither sent nor given up waits there, or was pushed out of its queue by later ones.
-        with_sdk = self._made - sent - self._exporter.failed
-        waiting = min(SDK_QUEUE_MAX, with_sdk) + len(self.queue)
-        return SpanCounts(sent, self.queue.lost + self._made + len(self.queue) - sent - waiting, waiting)
+        lost = self.queue.lost + self._left_out + self._exporter.failed
+        return SpanCounts(self._exporter.sent, lost, self._with_sdk + len(self.queue))
 
 
 def remote(parent: SpanParent | None) -> SpanContext | None:

@@ -3,7 +3,7 @@
 | name | type, unit | what to do about it |
 |---|---|---|
 | penstock_trace_spans_total{outcome} | spans, sent or lost | lost: the collector is away or too slow, or the ratio too high |
-| penstock_trace_spans_waiting | spans that are not sent yet | near 6,144: the next ones are lost |
+| penstock_trace_spans_waiting | spans that are not sent yet | near 5,120: the next ones are lost |
 """
 
 from collections.abc import Callable, Iterator
