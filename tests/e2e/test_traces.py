@@ -13,6 +13,7 @@ from penstock_client import Consumer, Message, Producer
 from common.contract import Code
 from common.tracing.exporting import SDK_QUEUE_MAX
 from common.tracing.records import QUEUE_MAX
+from producer_proxy.send.tracing import SPANS_PER_CALL_MAX
 from tests.services.zookeeper import free_port
 from tests.waiting import until
 
@@ -113,7 +114,10 @@ def test_a_collector_that_is_away_costs_its_spans_and_nothing_else(up, shop):
 
 
 def test_what_waits_is_sent_once_the_collector_is_back(up, shop, collector):
-    until(lambda: collector.of(OF_MANY), "a span of before comes", 30)
+    until(lambda: "penstock_trace_spans_waiting 0.0" in metrics(up), "the queue is empty", 60)
+    assert set(collector.of(OF_MANY)) == {"send many", "append many"}
+    assert len(collector.spans) > QUEUE_MAX - 2 * SPANS_PER_CALL_MAX
+    assert f'penstock_trace_spans_total{{outcome="sent"}} {len(collector.spans)}.0' in metrics(up)
 
 
 def test_one_trace_has_the_send_the_append_the_delivery_and_its_acknowledgement(up, shop, collector):
