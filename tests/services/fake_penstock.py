@@ -69,6 +69,7 @@ class FakeProxy:
         self.calls: list[Any] = []
         self.connections = 0
         self.closed = False
+        self.reserved: socket.socket | None = None
         self.processor = TProcessor(service, self)
         self.listener = socket.create_server(("127.0.0.1", port), backlog=128)
         self.host, self.port = self.listener.getsockname()[:2]
@@ -80,7 +81,11 @@ class FakeProxy:
         return f"{self.host}:{self.port}"
 
     def close(self) -> None:
-        """Refuse new connections and cut the open ones."""
+        """Refuse new connections and cut the open ones.
+
+        The port stays ours until the fake is closed. A free port may be given to a proxy of another fake, perhaps one of
+        the other service, which a client rightly calls an error of its configuration.
+        """
         self.closed = True
         for stale in (self.listener, *list(self.open)):
             try:
@@ -88,6 +93,10 @@ class FakeProxy:
             except OSError:
                 pass
             stale.close()
+        if not self.penstock.closed:
+            self.reserved = socket.socket()
+            self.reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a FakeProxy of this port may listen
+            self.reserved.bind((self.host, self.port))
 
     def send(self, request: Any) -> Any:
         fault = self._next_fault(request)
@@ -261,6 +270,8 @@ class FakePenstock:
         self.stopping.set()
         for proxy in self.producers + self.consumers:
             proxy.close()
+            if proxy.reserved:
+                proxy.reserved.close()
 
     def forget(self) -> None:
         """Forgets calls and faults, so that one test can make several of the same kind."""
