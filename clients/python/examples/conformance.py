@@ -5,9 +5,25 @@ import ssl
 import sys
 import threading
 import time
+from concurrent.futures import Future
 from typing import Any
 
-from penstock_client import Consumer, Delivery, Message, Metrics, Options, Producer, PullError, SendError, Verdict
+from penstock_client import (
+    Batching,
+    BatchingProducer,
+    ClosedError,
+    Consumer,
+    Delivery,
+    FullError,
+    Message,
+    Metrics,
+    Options,
+    Producer,
+    PullError,
+    Result,
+    SendError,
+    Verdict,
+)
 
 Fields = dict[str, Any]
 
@@ -61,6 +77,25 @@ class Driver:
             ]
         }
 
+    def batch(self, asked: Fields) -> Fields:
+        names = ("linger_ms", "bytes", "bytes_max", "full_wait_ms")
+        how = Batching(messages=asked["count"], **{name: asked[name] for name in names})
+        batching = BatchingProducer(self.producer, how)
+        taken = [self.taken(batching, each) for each in asked["messages"]]
+        if asked["flush"]:
+            batching.flush()
+        if asked["close_ms"] >= 0:
+            batching.close(asked["close_ms"])
+        results = [outcome(each) for each in taken]
+        batching.close()
+        return {"results": results}
+
+    def taken(self, batching: BatchingProducer, given: Fields) -> Future[Result] | None:
+        try:
+            return batching.send(self.message(**given))
+        except FullError:
+            return None
+
     def message(self, body: str, times: int = 1, cancel: bool = False, **fields: Any) -> Message:
         body_bytes = bytes.fromhex(body) * times
         return Message(topic=self.topic, body=body_bytes, operation=1 if cancel else None, **fields)
@@ -88,19 +123,26 @@ class Driver:
 
     def run(self, asked: Fields) -> Fields:
         handled: list[str] = []
-        stop = threading.Event()
+        stop, busy, counting = threading.Event(), [0, 0], threading.Lock()
 
         def handle(delivery: Delivery) -> int:
+            with counting:
+                busy[0] += 1
+                busy[1] = max(busy)
             time.sleep(asked["handle_ms"] / 1000)
-            handled.append((delivery.message.body or b"").hex())
-            if len(handled) == asked["count"]:
-                stop.set()
+            with counting:
+                busy[0] -= 1
+                handled.append((delivery.message.body or b"").hex())
+                if len(handled) == asked["count"]:
+                    stop.set()
             if asked["verdict"] == "fail":
                 raise ValueError("the handler failed")
+            if asked["verdict"] == "fault":
+                return "no verdict"
             return Verdict.REJECT if asked["verdict"] == "reject" else Verdict.DONE
 
-        self.consumer.run(handle, stop)
-        return {"handled": handled}
+        self.consumer.run(handle, stop, workers=asked["workers"])
+        return {"handled": handled, "busiest": busy[1]}
 
     def flush(self, asked: Fields) -> Fields:
         self.consumer.flush()
@@ -110,6 +152,18 @@ class Driver:
         self.producer.close()
         self.consumer.close()
         return {}
+
+
+def outcome(taken: Future[Result] | None) -> Fields:
+    if taken is None:
+        return {"error": "full"}
+    try:
+        result = taken.result()
+    except ClosedError:
+        return {"error": "closed"}
+    except SendError as error:
+        result = error.result
+    return {"code": result.code, "id": result.id, "attempts": result.attempts}
 
 
 def shown(delivery: Delivery) -> Fields:

@@ -54,6 +54,7 @@ class Consumer:
         self._acks: list[Ack] = []
         self._acked_s = 0.0  # when the oldest of them was given
         self._lock = threading.Lock()
+        self._handled = threading.Condition(self._lock)  # a handler of a run has ended
         self._pulling = threading.Lock()
         self.acks_refused = 0
         self.unserved_topics: dict[str, str] = {}
@@ -104,6 +105,7 @@ class Consumer:
         *,
         max_messages: int = 32,
         wait_ms: int = 5_000,
+        workers: int = 1,
     ) -> None:
         """Pull and handle until `stop` is set, then give back what is left and deliver the last acknowledgements.
 
@@ -112,12 +114,14 @@ class Consumer:
 
         Args:
             max_messages: of one pull; less when the handler is slow.
+            wait_ms: long poll of one pull; a stop may wait for it.
+            workers: handlers at a time, of one key never more than one. With 1 the handler runs in the caller's thread.
         Raises:
             PullError: refused for good, or no pull succeeded for the option outage_ms_max; or the last
                 acknowledgements could not be delivered after the stop.
             ContractError: the endpoint is not a consumer proxy.
         """
-        RunLoop(self, self._options, handle, stop, max_messages, wait_ms).run()
+        RunLoop(self, self._options, handle, stop, max_messages, wait_ms, workers).run()
 
     def close(self) -> None:
         try:
@@ -140,22 +144,36 @@ class Consumer:
     # -- for RunLoop
 
     def _pull_held(self, held: HeldLeases, most: int, wait_ms: int, stop: threading.Event) -> None:
+        with self._lock:
+            count = held.wanted(most)
+            # Beside handlers a pull waits for a sixth of a lease at most: the next one has to carry their extensions.
+            wait_ms = wait_ms if held.is_idle else min(wait_ms, int(held.look_s * 1000))
         with self._pulling:
-            response = self._pull(held.wanted(most), wait_ms, None, stop=stop)
+            response = self._pull(count, wait_ms, None, held=held, stop=stop)
             if response is not None:
                 lease_s = (self._invisible_ms or response.invisible_ms or LEASE_UNKNOWN_S * 1000) / 1000
                 with self._lock:
                     held.pulled(response.deliveries, lease_s, time.monotonic())
 
-    def _begin(self, held: HeldLeases) -> Delivery | None:
+    def _begin(self, held: HeldLeases) -> HeldDelivery | None:
         with self._lock:
             return held.begin(time.monotonic())
 
-    def _end(self, held: HeldLeases, delivery: Delivery, verdict: int, reason: str | None, took_s: float) -> None:
-        ack = Ack(receipt=delivery.receipt, verdict=verdict or None, reason=reason)
+    def _end(self, held: HeldLeases, begun: HeldDelivery, verdict: int, reason: str | None, took_s: float) -> None:
+        ack = Ack(receipt=begun.delivery.receipt, verdict=verdict or None, reason=reason)
         with self._lock:  # one step, so that no extension follows the acknowledgement
-            held.end(took_s)
+            held.end(begun, took_s)
             self._queue(ack)
+            self._handled.notify_all()
+
+    def _wait_for_room(self, held: HeldLeases) -> bool:
+        """Whether a pull may be made now; else blocks until a handler has ended."""
+        with self._lock:
+            return held.has_room or not self._handled.wait()
+
+    def _wait_until_idle(self, held: HeldLeases) -> None:
+        with self._lock:
+            self._handled.wait_for(lambda: held.is_idle)
 
     def _keep(self, held: HeldLeases, ended: threading.Event) -> None:
         """Deliver acknowledgements and extensions if some are due."""

@@ -1,6 +1,8 @@
 """PenstockError ─┬─ SendError      one message was not stored, or may not be; `result` says which
                  ├─ PullError      no proxy answered in time, or the pull was refused
-                 └─ ContractError  the other end does not implement this contract; retrying cannot help
+                 ├─ ContractError  the other end does not implement this contract; retrying cannot help
+                 ├─ FullError      a batching producer holds as much as it may; the message was not taken
+                 └─ ClosedError    a batching producer was closed before it sent the message: it is not stored
 CallFailed stays inside: a connection broke, and whether the call was done is unknown (or `sent` is False).
 """
 
@@ -29,6 +31,14 @@ class PullError(PenstockError):
 
 
 class ContractError(PenstockError):
+    pass
+
+
+class FullError(PenstockError):
+    pass
+
+
+class ClosedError(PenstockError):
     pass
 
 

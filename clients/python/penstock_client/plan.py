@@ -2,9 +2,12 @@
 
 Invariant: a message whose outcome was once unknown is reported as unknown (TIMEOUT) unless a later answer settles it. A
 later "not stored" applies only to that later attempt.
+
+A message waits while an earlier one of its key does: so a key keeps its order over retries. It holds because a proxy
+that refuses a message stores none of its key's later messages of the same call.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from penstock_client.backoff import pause_s
@@ -28,9 +31,15 @@ class Entry:
 
 
 class SendPlan:
-    def __init__(self, count: int, now_s: float, backoff_s: Callable[[int], float]) -> None:
-        self.entries = [Entry(now_s) for _ in range(count)]
-        self._open = set(range(count))
+    """
+    Args:
+        keys: the ordering key of each message; None: it has none.
+    """
+
+    def __init__(self, keys: Sequence[Hashable | None], now_s: float, backoff_s: Callable[[int], float]) -> None:
+        self.entries = [Entry(now_s) for _ in keys]
+        self._keys = keys
+        self._open = dict.fromkeys(range(len(keys)))  # in order
         self._backoff_s = backoff_s
 
     @property
@@ -38,10 +47,21 @@ class SendPlan:
         return not self._open
 
     def due(self, now_s: float) -> list[int]:
-        return sorted(index for index in self._open if self.entries[index].due_s <= now_s)
+        due, held = [], set()
+        for index in self._open:
+            key = self._keys[index]
+            if self.entries[index].due_s <= now_s and key not in held:
+                due.append(index)
+            elif key is not None:
+                held.add(key)
+        return due
 
     def next_due_s(self) -> float:
-        return min(self.entries[index].due_s for index in self._open)
+        firsts: dict[Hashable, float] = {}
+        for index in self._open:
+            key = self._keys[index]
+            firsts.setdefault(("", index) if key is None else key, self.entries[index].due_s)
+        return min(firsts.values())
 
     def answered(self, index: int, answer, now_s: float) -> None:
         entry = self.entries[index]
@@ -55,7 +75,7 @@ class SendPlan:
             entry.due_s = now_s
         else:
             entry.settled = True
-            self._open.discard(index)
+            del self._open[index]
 
     def failed(self, index: int, reason: str, *, sent: bool, now_s: float) -> None:
         """No answer came. It is due again at once: the pool has set that proxy aside."""

@@ -96,7 +96,7 @@ class Producer:
         """Send many messages, of any topics, and return one result each, in order. Does not raise for a message's
         failure.
 
-        Messages of one key keep their order within the queue as long as none of them needs a retry.
+        Messages of one key keep their order, over retries too: a message waits while an earlier one of its key does.
 
         Args:
             durability: a `Durability`; None: the topic's setting.
@@ -109,7 +109,7 @@ class Producer:
                 message.id = uuid.uuid4().hex
         now_s = time.monotonic()
         deadline_s = now_s + (deadline_ms or self._options.deadline_ms) / 1000 + (reply_wait_ms or 0) / 1000
-        plan = SendPlan(len(messages), now_s, self._pauses())
+        plan = SendPlan([_key(each) for each in messages], now_s, self._pauses())
         stay = None
         while not plan.finished:
             now_s = time.monotonic()
@@ -169,18 +169,22 @@ class Producer:
         )
 
 
+def _key(message: Message) -> tuple[str, str] | None:
+    return None if message.key is None else (message.topic, message.key)
+
+
 def _one_call(messages: list[Message], due: list[int]) -> tuple[list[int], int]:
     """The due messages that fit into one call, at least one, and their approximate size in bytes."""
     size = 0
     for count, index in enumerate(due):
-        more = _size(messages[index])
+        more = size_of(messages[index])
         if count and (count >= CALL_MESSAGES_MAX or size + more > CALL_BYTES_MAX):
             return due[:count], size
         size += more
     return due, size
 
 
-def _size(message: Message) -> int:
+def size_of(message: Message) -> int:
     properties = sum(len(name) + len(value) for name, value in (message.properties or {}).items())
     return 200 + len(message.topic) + len(message.body or b"") + 4 * len(message.key or "") + 4 * properties
 

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "clients" / "python
 from penstock_client import Message, Producer
 
 MESSAGES = 40
-WITH_WORKERS = ("java", "node", "rust")  # the clients whose loop has several handlers at a time
+WITH_WORKERS = ("python", "go", "cpp", "java", "node", "rust")  # PHP has one thread
 
 
 @dataclass

@@ -5,7 +5,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "clients" / "python"))
 
-from penstock_client.contract import Delivery
+from penstock_client.contract import Delivery, Message
 from penstock_client.held import HeldLeases
 
 LEASE_S = 6.0
@@ -15,8 +15,8 @@ def deliveries(*receipts: bytes) -> list[Delivery]:
     return [Delivery(receipt=receipt) for receipt in receipts]
 
 
-def held_of(*receipts: bytes, extend_max_s: float = 3600.0) -> HeldLeases:
-    held = HeldLeases(extend_max_s)
+def held_of(*receipts: bytes, extend_max_s: float = 3600.0, workers: int = 1) -> HeldLeases:
+    held = HeldLeases(extend_max_s, workers)
     held.pulled(deliveries(*receipts), LEASE_S, 0.0)
     return held
 
@@ -26,19 +26,18 @@ def receipts(held: HeldLeases, now_s: float) -> list[bytes]:
 
 
 def test_a_pull_asks_for_one_message_and_then_for_what_is_handled_in_a_third_of_a_lease():
-    held = held_of(b"a")
+    held = held_of(b"a", b"b")
     assert held.wanted(32) == 1
-    held.begin(0.0)
-    held.end(0.5)
+    held.end(held.begin(0.0), 0.5)
     assert held.wanted(32) == 4
     assert held.wanted(3) == 3
-    held.end(60.0)
+    held.end(held.begin(0.0), 60.0)
     assert held.wanted(32) == 1
 
 
 def test_a_handler_that_takes_no_time_asks_for_the_most():
-    held = held_of()
-    held.end(0.0)
+    held = held_of(b"a")
+    held.end(held.begin(0.0), 0.0)
     assert held.wanted(32) == 32
 
 
@@ -63,8 +62,23 @@ def test_what_has_expired_or_was_refused_an_extension_is_not_handled():
     first, second, _ = held.to_extend(3.0)
     first.is_lost = True
     second.until_s = 9.0
-    assert held.begin(6.5).receipt == b"b"
+    begun = held.begin(6.5)
+    assert begun.delivery.receipt == b"b"
+    held.end(begun, 0.1)
     assert held.begin(6.5) is None
+
+
+def test_several_workers_begin_what_has_no_key_in_a_handler_and_a_pull_asks_for_the_free_ones():
+    held = HeldLeases(3600.0, workers=3)
+    keyed = [Delivery(receipt=name, message=Message(topic="t", key=key)) for name, key in ((b"a", "k"), (b"b", "k"))]
+    held.pulled([*keyed, Delivery(receipt=b"c", message=Message(topic="t"))], LEASE_S, 0.0)
+    first, other = held.begin(0.0), held.begin(0.0)
+    assert (first.delivery.receipt, other.delivery.receipt, held.begin(0.0)) == (b"a", b"c", None)
+    assert not held.has_room  # the second of the key waits for a handler
+    held.end(first, 1.0)
+    assert held.begin(0.0).delivery.receipt == b"b"
+    assert held.has_room
+    assert held.wanted(32) == 2
 
 
 def test_a_release_gives_back_what_waits_and_not_what_is_handled():

@@ -67,7 +67,7 @@ def test_the_back_off_doubles_up_to_its_maximum_and_keeps_at_least_half_of_it():
 
 
 def test_a_plan_waits_for_the_longer_of_retry_after_and_back_off():
-    plan = SendPlan(2, 0.0, lambda failures: 0.5)
+    plan = SendPlan([None] * 2, 0.0, lambda failures: 0.5)
     plan.answered(0, answer(Code.RATE_LIMITED, 2_000), 10.0)
     plan.answered(1, answer(Code.OVERLOADED, 100), 10.0)
     assert plan.due(10.4) == []
@@ -76,20 +76,20 @@ def test_a_plan_waits_for_the_longer_of_retry_after_and_back_off():
 
 
 def test_a_plan_keeps_to_the_slot_that_a_rate_limit_promised():
-    plan = SendPlan(1, 0.0, lambda failures: 0.5)
+    plan = SendPlan([None], 0.0, lambda failures: 0.5)
     plan.answered(0, answer(Code.RATE_LIMITED, 100), 10.0)
     assert plan.next_due_s() == 10.1
 
 
 def test_what_was_once_unknown_stays_unknown_although_a_later_attempt_was_refused():
-    plan = SendPlan(1, 0.0, lambda failures: 0.0)
+    plan = SendPlan([None], 0.0, lambda failures: 0.0)
     plan.failed(0, "connection reset", sent=True, now_s=1.0)
     plan.answered(0, answer(Code.UNAVAILABLE), 2.0)
     assert plan.entries[0].final_code == Code.TIMEOUT
 
 
 def test_what_never_left_this_machine_is_known_not_to_be_stored():
-    plan = SendPlan(1, 0.0, lambda failures: 0.0)
+    plan = SendPlan([None], 0.0, lambda failures: 0.0)
     plan.failed(0, "connection refused", sent=False, now_s=1.0)
     assert plan.entries[0].final_code == Code.UNAVAILABLE
 

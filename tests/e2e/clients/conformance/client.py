@@ -18,7 +18,7 @@ from tests.services.fake_penstock import FakePenstock, Fault
 TOPIC, GROUP = "t", "g"
 STUB = "stub"
 STUB_PROGRAM = Path(__file__).resolve().parents[1] / "stubs" / "conformance.py"
-ONE_HANDLER = ("python", "php", "go", "cpp")  # the clients whose loop has no workers
+ONE_THREAD = ("php",)  # a process has one thread: no workers, no linger, and a batch is sent by the caller
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,7 @@ class Client:
             text=True,
         )
         self._defaults: dict[str, Any] = {}
+        self.busiest = 0  # the most handlers at a time in the last run
 
     def on(self, fake: FakePenstock) -> "Client":
         self._defaults = {
@@ -104,6 +105,25 @@ class Client:
     def code(self, **fields: Any) -> int:
         return self.one(**fields)["code"]
 
+    def batch(
+        self,
+        *messages: dict[str, Any],
+        linger_ms: int = 60_000,
+        bytes: int = 1 << 20,
+        count: int = 1_000,
+        bytes_max: int = 1 << 25,
+        full_wait_ms: int = 10_000,
+        flush: bool = False,
+        close_ms: int = -1,
+    ) -> list[dict[str, Any]]:
+        """Sends the messages by a batching producer and waits for their outcomes. With `close_ms` it is closed first,
+        with that deadline. The `error` of a message is "full" or "closed"; of the others there is a result.
+        """
+        sent = [{**each, "body": each.get("body", b"x").hex()} for each in messages]
+        how = {"linger_ms": linger_ms, "bytes": bytes, "count": count, "bytes_max": bytes_max}
+        answer = self._ask("batch", messages=sent, full_wait_ms=full_wait_ms, flush=flush, close_ms=close_ms, **how)
+        return answer["results"]
+
     def pull(self, most: int = 10, wait_ms: int = 1_000) -> list[dict[str, Any]]:
         pulled = self._ask("pull", max=most, wait_ms=wait_ms)["deliveries"]
         return [{**each, "body": bytes.fromhex(each["body"]), "key": each["key"] or None} for each in pulled]
@@ -120,6 +140,7 @@ class Client:
     def run(self, count: int = 1, verdict: str = "done", handle_ms: int = 0, workers: int = 1) -> list[bytes]:
         """Handles so many messages and stops. The bodies, in the order in which their handlers ended."""
         ran = self._ask("run", count=count, verdict=verdict, handle_ms=handle_ms, workers=workers)
+        self.busiest = ran.get("busiest", 1)
         return [bytes.fromhex(each) for each in ran["handled"]]
 
     def flush(self) -> int:

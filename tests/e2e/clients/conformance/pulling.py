@@ -2,7 +2,7 @@
 
 import time
 
-from tests.e2e.clients.conformance.client import GROUP, ONE_HANDLER, Client, case, fail_all, refusal, sdk_case
+from tests.e2e.clients.conformance.client import GROUP, ONE_THREAD, Client, case, fail_all, refusal, sdk_case
 from tests.services.fake_penstock import FakePenstock, Fault
 from tests.waiting import until
 
@@ -181,6 +181,13 @@ def failing_handler(fake: FakePenstock, client: Client) -> None:
     until(lambda: [each["attempt"] for each in client.pull()] == [2], "the redelivery", 5)
 
 
+@sdk_case("a handler that fails by what is no usual exception costs its message an attempt, too")
+def fatal_handler(fake: FakePenstock, client: Client) -> None:
+    client.one()
+    assert client.run(1, verdict="fault") == [b"x"]
+    until(lambda: [each["attempt"] for each in client.pull()] == [2], "the redelivery", 5)
+
+
 @sdk_case("a handler that rejects makes a dead letter")
 def rejecting_handler(fake: FakePenstock, client: Client) -> None:
     client.one()
@@ -188,7 +195,7 @@ def rejecting_handler(fake: FakePenstock, client: Client) -> None:
     assert len(fake.store.dead) == 1
 
 
-@sdk_case("the lease of a message in its handler is extended", without=("php",))
+@sdk_case("the lease of a message in its handler is extended", without=ONE_THREAD)
 def slow_handler(fake: FakePenstock, client: Client) -> None:
     fake.store.lease_ms = 600
     client.one()
@@ -239,10 +246,33 @@ def loop_refused(fake: FakePenstock, client: Client) -> None:
     assert refusal(client.run, 1) == 105
 
 
-@sdk_case("several workers handle at a time, and keep the order of a key", without=ONE_HANDLER)
+@sdk_case("several workers handle at a time, and keep the order of a key", without=ONE_THREAD)
 def workers(fake: FakePenstock, client: Client) -> None:
     fake.wait_ms_max = 50  # a stop waits for the pull in progress
     client.send({"body": b"1", "key": "k"}, {"body": b"2", "key": "k"}, {"body": b"other"})
     handled = client.run(3, handle_ms=100, workers=3)
     assert sorted(handled) == [b"1", b"2", b"other"]
     assert handled[-1] == b"2"  # it waited for the first of its key, and the other one for neither
+
+
+@sdk_case("so many workers handle at a time, and not more", without=ONE_THREAD)
+def busy_workers(fake: FakePenstock, client: Client) -> None:
+    fake.wait_ms_max = 50
+    client.send(*({"body": b"%d" % number} for number in range(6)))
+    handled = client.run(6, handle_ms=150, workers=3)
+    assert sorted(handled) == [b"%d" % number for number in range(6)]
+    assert client.busiest == 3
+    assert len(fake.store.done) == 6
+
+
+@sdk_case("a stop waits for the handlers of all workers, and gives back the others", without=ONE_THREAD)
+def workers_stop(fake: FakePenstock, client: Client) -> None:
+    fake.wait_ms_max = 50
+    fake.store.lease_ms = 600  # extended while a stop waits for handlers
+    client.send(*({"body": b"%d" % number} for number in range(10)))
+    handled = client.run(1, handle_ms=800, workers=3)
+    assert 1 <= len(handled) <= 3
+    assert (len(fake.store.done), client.flush()) == (len(handled), 0)
+    left = client.pull(10)
+    assert len(handled) + len(left) == 10
+    assert {each["attempt"] for each in left} == {1}
