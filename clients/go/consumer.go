@@ -44,6 +44,7 @@ type ConsumerConfig struct {
 	Group     string
 	Topics    []string      // nil: all topics of the group's definition
 	Invisible time.Duration // how long deliveries are leased; zero: the group's setting
+	Workers   int           // 1: handlers of a Run at a time, of one key never more than one
 }
 
 // Consumer is one member of a group. Any number of members share the group's messages, without assignment.
@@ -66,6 +67,7 @@ type Consumer struct {
 // NewConsumer connects lazily: it fails only on a bad configuration.
 func NewConsumer(config ConsumerConfig) (*Consumer, error) {
 	config.Config = config.Config.withDefaults()
+	orInt(&config.Workers, 1)
 	pool, err := newPool(config.Config, "pull")
 	if err != nil {
 		return nil, err

@@ -23,8 +23,11 @@ func (e *Error) Error() string {
 // MaybeStored reports that the message may have been stored all the same: send it again only with the same id.
 func (e *Error) MaybeStored() bool { return e.Code.Action() == Unknown }
 
-// ErrClosed is returned by calls on a closed Producer or Consumer.
+// ErrClosed is returned by calls on a closed Producer or Consumer, and for what a closed BatchingProducer did not send.
 var ErrClosed = errors.New("penstock: closed")
+
+// ErrFull is returned by BatchingProducer.Send when no room came in time. The message was not taken.
+var ErrFull = errors.New("penstock: the batching producer is full")
 
 // callFailed: one call at one endpoint brought no answer. Unless sent, no byte of it left this machine.
 type callFailed struct {

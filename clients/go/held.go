@@ -15,8 +15,14 @@ type heldDelivery struct {
 	lost     bool      // its extension was refused
 }
 
-// heldLeases are the deliveries of a Run in the order of their pull, at most one of them in its handler. No I/O; its
-// user guards it by a lock.
+// key: messages without a key have no order.
+func (h *heldDelivery) key() (orderingKey, bool) {
+	m := h.delivery.Message
+	return orderingKey{topic: m.Topic, key: m.Key}, m.Key != ""
+}
+
+// heldLeases are the deliveries of a Run in the order of their pull, at most as many of them in handlers as there are
+// workers, and of one key at most one. No I/O; its user guards it by a lock.
 //
 // A lease is extended once less than two thirds of it are left, and then all that have less than five sixths left go
 // with it. With a look each sixth of a lease nothing has less than half of its lease left, unless the extension fails.
@@ -24,19 +30,26 @@ type heldLeases struct {
 	lease     time.Duration
 	extendMax time.Duration // a lease is not extended beyond this since its delivery: a handler that hangs loses it
 	waiting   []*heldDelivery
-	busy      *heldDelivery
+	busy      map[*heldDelivery]bool
+	workers   int
 	handling  time.Duration // moving average; zero: nothing was handled yet
 }
 
 // look is the interval of looks at what has to be extended or acknowledged.
 func (h *heldLeases) look() time.Duration { return h.lease / 6 }
 
-// wanted is the number of messages to ask for: what is handled in a third of a lease, by the handling time so far.
+// hasRoom: a worker is free and nothing waits for it.
+func (h *heldLeases) hasRoom() bool {
+	return len(h.busy) == 0 || len(h.busy) < h.workers && len(h.waiting) == 0
+}
+
+// wanted is the number of messages to ask for: what the free workers handle in a third of a lease, by the time so far.
 func (h *heldLeases) wanted(most int) int {
-	if h.handling == 0 {
-		return 1
+	count := time.Duration(1)
+	if h.handling > 0 {
+		count = max(1, h.lease/3/h.handling)
 	}
-	count := h.lease / 3 / h.handling
+	count *= time.Duration(h.workers - len(h.busy))
 	if count > time.Duration(most) {
 		return most
 	}
@@ -53,22 +66,40 @@ func (h *heldLeases) pulled(deliveries []*Delivery, lease time.Duration, now tim
 	}
 }
 
-// begin is the next delivery to handle, or nil. Those whose lease has ended are dropped, as others may have them by now.
-func (h *heldLeases) begin(now time.Time) *Delivery {
-	for len(h.waiting) > 0 {
-		first := h.waiting[0]
-		h.waiting = h.waiting[1:]
-		if !first.lost && first.until.After(now) {
-			h.busy = first
-			return first.delivery
+// begin is the next delivery to handle; nil when there is none, no worker is free or those that wait have keys in
+// handlers. Those whose lease has ended are dropped, as others may have them by now.
+func (h *heldLeases) begin(now time.Time) *heldDelivery {
+	if len(h.busy) >= h.workers {
+		return nil
+	}
+	keys := map[orderingKey]bool{}
+	for each := range h.busy {
+		if key, has := each.key(); has {
+			keys[key] = true
 		}
 	}
-	return nil
+	var begun *heldDelivery
+	waiting := h.waiting[:0]
+	for _, each := range h.waiting {
+		key, has := each.key()
+		switch {
+		case each.lost || !each.until.After(now):
+		case begun == nil && !(has && keys[key]):
+			begun = each
+		default:
+			waiting = append(waiting, each)
+		}
+	}
+	h.waiting = waiting
+	if begun != nil {
+		h.busy[begun] = true
+	}
+	return begun
 }
 
 // end: the handler has returned.
-func (h *heldLeases) end(took time.Duration) {
-	h.busy = nil
+func (h *heldLeases) end(held *heldDelivery, took time.Duration) {
+	delete(h.busy, held)
 	if took <= 0 {
 		took = 1
 	}
@@ -106,8 +137,8 @@ func (h *heldLeases) older(left time.Duration, now time.Time) []*heldDelivery {
 	for _, each := range h.waiting {
 		add(each)
 	}
-	if h.busy != nil {
-		add(h.busy)
+	for each := range h.busy {
+		add(each)
 	}
 	return found
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	contract "penstock.io/client/gen/penstock"
@@ -15,15 +16,19 @@ const runWait = 5 * time.Second
 type Handler func(context.Context, *Delivery) (Verdict, error)
 
 // Run pulls and handles until ctx ends, then gives back what no handler has seen, delivers the last acknowledgements
-// and returns nil. An error from handle means VerdictRetry with that error as reason; the verdict beside it is then
-// ignored. Leases are extended while messages wait or are handled; the rules are in clients/README.md.
+// and returns nil. Up to ConsumerConfig.Workers handlers work at a time, each in a goroutine. An error from handle, or a
+// panic, means VerdictRetry with it as reason; the verdict beside an error is ignored. Leases are extended while messages
+// wait or are handled; the rules are in clients/README.md.
 //
 // It returns an *Error when pulls are refused for good, when none has succeeded for Config.OutageMax, or when the last
 // acknowledgements could not be delivered.
 func (c *Consumer) Run(ctx context.Context, maxMessages int, handle Handler) error {
 	run := &run{
 		consumer: c, handle: handle, most: maxMessages, served: time.Now(),
-		held: &heldLeases{lease: leaseMin, extendMax: c.config.ExtendMax},
+		held: &heldLeases{
+			lease: leaseMin, extendMax: c.config.ExtendMax, workers: c.config.Workers, busy: map[*heldDelivery]bool{},
+		},
+		ended: make(chan struct{}, 1),
 	}
 	err := run.loop(ctx)
 	if err != nil {
@@ -34,12 +39,14 @@ func (c *Consumer) Run(ctx context.Context, maxMessages int, handle Handler) err
 	return c.Flush(last)
 }
 
-// run is one Run. A second goroutine acknowledges and extends while a handler works.
+// run is one Run. A second goroutine acknowledges and extends while handlers work.
 type run struct {
 	consumer *Consumer
 	handle   Handler
 	most     int
-	held     *heldLeases // guarded by the consumer's mutex
+	held     *heldLeases   // guarded by the consumer's mutex
+	ended    chan struct{} // has one element when handlers have ended since it was last empty
+	working  sync.WaitGroup
 	served   time.Time
 	failures int
 }
@@ -52,15 +59,20 @@ func (r *run) loop(ctx context.Context) error {
 		r.keep(keeping)
 	}()
 	defer func() {
+		r.working.Wait() // their leases are extended meanwhile
 		cancel()
 		<-kept
 		r.consumer.release(r.held)
 	}()
 	for ctx.Err() == nil {
-		if err := r.pull(ctx); err != nil {
+		if !r.start(ctx) {
+			select {
+			case <-r.ended:
+			case <-ctx.Done():
+			}
+		} else if err := r.pull(ctx); err != nil {
 			return err
 		}
-		r.handleAll(ctx)
 	}
 	return nil
 }
@@ -68,9 +80,12 @@ func (r *run) loop(ctx context.Context) error {
 func (r *run) pull(ctx context.Context) error {
 	c := r.consumer
 	c.mu.Lock()
-	count := r.held.wanted(r.most)
+	count, wait := r.held.wanted(r.most), runWait
+	if look := r.held.look(); len(r.held.busy) > 0 && look < wait {
+		wait = look // beside handlers: the next pull has to carry their extensions
+	}
 	c.mu.Unlock()
-	answer, err := c.pull(ctx, count, runWait, nil)
+	answer, err := c.pull(ctx, count, wait, r.held)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -116,31 +131,58 @@ func (r *run) failed(ctx context.Context, err error) error {
 	return nil
 }
 
-func (r *run) handleAll(ctx context.Context) {
+// start starts handlers for what waits, as far as workers are free; false: one has to end before the next pull.
+func (r *run) start(ctx context.Context) bool {
 	c := r.consumer
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for ctx.Err() == nil {
-		c.mu.Lock()
-		d := r.held.begin(time.Now())
-		c.mu.Unlock()
-		if d == nil {
-			return
+		begun := r.held.begin(time.Now())
+		if begun == nil {
+			break
 		}
-		began := time.Now()
-		verdict, err := r.handle(ctx, d)
-		ack := newAck(d, contract.Verdict(verdict), 0, "")
-		if err != nil {
-			verdict = VerdictRetry
-			ack = newAck(d, contract.Verdict_RETRY, 0, err.Error())
-		}
-		took := time.Since(began)
-		c.mu.Lock() // one step, so that no extension follows the acknowledgement
-		r.held.end(took)
-		c.queue(ack)
-		c.mu.Unlock()
-		if told := c.config.Metrics.Handled; told != nil {
-			told(d, verdict, took)
-		}
+		r.working.Add(1)
+		go r.work(ctx, begun)
 	}
+	return r.held.hasRoom()
+}
+
+func (r *run) work(ctx context.Context, begun *heldDelivery) {
+	defer r.working.Done()
+	c, d := r.consumer, begun.delivery
+	began := time.Now()
+	verdict, err := r.judge(ctx, d)
+	ack := newAck(d, contract.Verdict(verdict), 0, "")
+	if err != nil {
+		verdict = VerdictRetry
+		ack = newAck(d, contract.Verdict_RETRY, 0, err.Error())
+	}
+	took := time.Since(began)
+	if told := c.config.Metrics.Handled; told != nil {
+		told(d, verdict, took)
+	}
+	c.mu.Lock() // one step, so that no extension follows the acknowledgement
+	r.held.end(begun, took)
+	c.queue(ack)
+	c.mu.Unlock()
+	select {
+	case r.ended <- struct{}{}:
+	default:
+	}
+}
+
+// judge: a panic costs its message an attempt, not the process.
+func (r *run) judge(ctx context.Context, d *Delivery) (verdict Verdict, err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("panic: %v", fault)
+		}
+	}()
+	verdict, err = r.handle(ctx, d)
+	if err == nil && verdict != VerdictDone && verdict != VerdictRetry && verdict != VerdictReject {
+		err = fmt.Errorf("the handler returned the verdict %d: use VerdictDone, VerdictRetry or VerdictReject", verdict)
+	}
+	return verdict, err
 }
 
 // keep delivers acknowledgements and extensions in time.

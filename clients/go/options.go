@@ -75,13 +75,17 @@ func (c Config) withDefaults() Config {
 	if c.Tell == nil {
 		c.Tell = func(sentence string) { log.Print("penstock: " + sentence) }
 	}
-	if c.IdleConns == 0 {
-		c.IdleConns = 8
-	}
+	orInt(&c.IdleConns, 8)
 	return c
 }
 
 func orDuration(value *time.Duration, standard time.Duration) {
+	if *value == 0 {
+		*value = standard
+	}
+}
+
+func orInt(value *int, standard int) {
 	if *value == 0 {
 		*value = standard
 	}

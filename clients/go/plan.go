@@ -10,6 +10,9 @@ import (
 //
 // Invariant: a message whose outcome was once unknown is reported as unknown (Timeout) unless a later answer settles
 // it. A later "not stored" applies only to that later attempt.
+//
+// A message waits while an earlier one of its key does: so a key keeps its order over retries. It holds because a proxy
+// that refuses a message stores none of its key's later messages of the same call.
 type plan struct {
 	entries []entry
 	open    int
@@ -18,6 +21,7 @@ type plan struct {
 }
 
 type entry struct {
+	key         orderingKey
 	due         time.Time
 	attempts    int
 	settled     bool
@@ -27,19 +31,34 @@ type entry struct {
 	answer      *contract.SendResult_
 }
 
-func newPlan(count int, now time.Time, config Config, chance float64) *plan {
-	p := &plan{entries: make([]entry, count), open: count, config: config, chance: chance}
-	for i := range p.entries {
-		p.entries[i] = entry{due: now, code: Unavailable, reason: "no proxy could be reached before the deadline"}
+// orderingKey: a message without a key has none, and is alone with its index.
+type orderingKey struct {
+	topic, key string
+	index      int
+}
+
+func newPlan(messages []*Message, now time.Time, config Config, chance float64) *plan {
+	p := &plan{entries: make([]entry, len(messages)), open: len(messages), config: config, chance: chance}
+	for i, m := range messages {
+		key := orderingKey{topic: m.Topic, key: m.Key}
+		if m.Key == "" {
+			key.index = i + 1
+		}
+		p.entries[i] = entry{key: key, due: now, code: Unavailable, reason: "no proxy could be reached before the deadline"}
 	}
 	return p
 }
 
 func (p *plan) due(now time.Time) []int {
 	var indexes []int
+	held := map[orderingKey]bool{}
 	for i := range p.entries {
-		if e := &p.entries[i]; !e.settled && !e.due.After(now) {
+		if e := &p.entries[i]; e.settled {
+			continue
+		} else if !e.due.After(now) && !held[e.key] {
 			indexes = append(indexes, i)
+		} else {
+			held[e.key] = true
 		}
 	}
 	return indexes
@@ -47,10 +66,13 @@ func (p *plan) due(now time.Time) []int {
 
 func (p *plan) nextDue() time.Time {
 	var next time.Time
+	seen := make(map[orderingKey]bool, p.open)
 	for i := range p.entries {
-		if e := &p.entries[i]; !e.settled && (next.IsZero() || e.due.Before(next)) {
+		e := &p.entries[i]
+		if !e.settled && !seen[e.key] && (next.IsZero() || e.due.Before(next)) {
 			next = e.due
 		}
+		seen[e.key] = seen[e.key] || !e.settled
 	}
 	return next
 }

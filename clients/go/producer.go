@@ -111,7 +111,7 @@ func (p *Producer) Reply(ctx context.Context, delivery *Delivery, body []byte) (
 // SendAll sends many messages, of any topics, and returns one result each, in order. The error is about the call as a
 // whole (the client is closed, or the other end does not speak the contract); a message's failure is in its Result.
 //
-// Messages of one key keep their order within the queue as long as none of them needs a retry.
+// Messages of one key keep their order, over retries too: a message waits while an earlier one of its key does.
 func (p *Producer) SendAll(ctx context.Context, messages []*Message, how How) ([]Result, error) {
 	for _, m := range messages {
 		if m.ID == "" {
@@ -123,7 +123,7 @@ func (p *Producer) SendAll(ctx context.Context, messages []*Message, how How) ([
 	if asked, ok := ctx.Deadline(); ok && asked.Before(deadline) {
 		deadline = asked
 	}
-	plan := newPlan(len(messages), now, p.config, rand.Float64())
+	plan := newPlan(messages, now, p.config, rand.Float64())
 	var stay *endpoint
 	for plan.open > 0 && ctx.Err() == nil {
 		now = time.Now()

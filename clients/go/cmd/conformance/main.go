@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	penstock "penstock.io/client"
@@ -31,6 +33,12 @@ type step struct {
 	Verdict, Reason, Body                             string
 	DelayMs                                           int `json:"delay_ms"`
 	HandleMs                                          int `json:"handle_ms"`
+	Workers, Bytes                                    int
+	LingerMs                                          int `json:"linger_ms"`
+	BytesMax                                          int `json:"bytes_max"`
+	FullWaitMs                                        int `json:"full_wait_ms"`
+	CloseMs                                           int `json:"close_ms"`
+	Flush                                             bool
 }
 
 type given struct {
@@ -48,7 +56,8 @@ type driver struct {
 	consumer *penstock.Consumer
 	topic    string
 	pulled   []*penstock.Delivery
-	told     [4]int // calls, failed calls, sent messages, handled messages
+	consume  penstock.ConsumerConfig
+	told     [4]atomic.Int64 // calls, failed calls, sent messages, handled messages
 }
 
 func main() {
@@ -74,6 +83,8 @@ func (d *driver) do(asked step) (fields, error) {
 		return fields{}, d.open(asked)
 	case "send":
 		return d.send(asked)
+	case "batch":
+		return d.batch(asked)
 	case "pull":
 		return d.pull(asked)
 	case "settle":
@@ -86,7 +97,7 @@ func (d *driver) do(asked step) (fields, error) {
 		return d.run(asked)
 	case "flush":
 		err := d.consumer.Flush(context.Background())
-		return fields{"refused": d.consumer.AcksRefused(), "told": d.told}, err
+		return fields{"refused": d.consumer.AcksRefused(), "told": d.counts()}, err
 	default:
 		flags.Check(d.producer.Close())
 		return fields{}, d.consumer.Close()
@@ -99,29 +110,36 @@ func (d *driver) open(asked step) (err error) {
 		Endpoints: penstock.ParseEndpoints(asked.Producer), App: asked.App, KeyID: asked.KeyID, Secret: asked.Secret,
 		Buffered: asked.Buffered, TLS: flags.TLS(asked.TLSCA), Deadline: ms(asked.DeadlineMs), CallTimeout: ms(asked.CallTimeoutMs),
 	}
-	d.told = [4]int{}
+	d.told = [4]atomic.Int64{}
 	config.Metrics = penstock.Metrics{
 		Call: func(_, _ string, _ time.Duration, err error) {
-			d.told[0]++
+			d.told[0].Add(1)
 			if err != nil {
-				d.told[1]++
+				d.told[1].Add(1)
 			}
 		},
-		Sent:    func(penstock.Result) { d.told[2]++ },
-		Handled: func(*penstock.Delivery, penstock.Verdict, time.Duration) { d.told[3]++ },
+		Sent:    func(penstock.Result) { d.told[2].Add(1) },
+		Handled: func(*penstock.Delivery, penstock.Verdict, time.Duration) { d.told[3].Add(1) },
 	}
 	if d.producer, err = penstock.NewProducer(config); err != nil {
 		return err
 	}
 	config.Endpoints = penstock.ParseEndpoints(asked.Consumer)
-	d.consumer, err = penstock.NewConsumer(penstock.ConsumerConfig{
+	d.consume = penstock.ConsumerConfig{
 		Config: config, Group: asked.Group, Topics: []string{asked.Topic}, Invisible: ms(asked.LeaseMs),
-	})
+	}
+	d.consumer, err = penstock.NewConsumer(d.consume)
 	return err
 }
 
-func (d *driver) send(asked step) (fields, error) {
-	var messages []*penstock.Message
+func (d *driver) counts() (counts [4]int64) {
+	for i := range d.told {
+		counts[i] = d.told[i].Load()
+	}
+	return counts
+}
+
+func (d *driver) messages(asked step) (messages []*penstock.Message) {
 	for _, each := range asked.Messages {
 		body := unhex(each.Body)
 		if each.Times > 1 {
@@ -132,6 +150,50 @@ func (d *driver) send(asked step) (fields, error) {
 			Delay: ms(each.DelayMs), Cancel: each.Cancel,
 		})
 	}
+	return messages
+}
+
+func (d *driver) batch(asked step) (fields, error) {
+	ctx := context.Background()
+	how := penstock.Batching{
+		Linger: ms(asked.LingerMs), Bytes: asked.Bytes, Messages: asked.Count, BytesMax: asked.BytesMax,
+		FullWait: ms(asked.FullWaitMs),
+	}
+	if asked.FullWaitMs == 0 {
+		how.FullWait = -1
+	}
+	batching := penstock.NewBatchingProducer(d.producer, how)
+	var taken []*penstock.Pending // nil: the producer was full
+	for _, each := range d.messages(asked) {
+		pending, err := batching.Send(ctx, each)
+		if err != nil && !errors.Is(err, penstock.ErrFull) {
+			return nil, err
+		}
+		taken = append(taken, pending)
+	}
+	if asked.Flush {
+		flags.Check(batching.Flush(ctx))
+	}
+	if asked.CloseMs >= 0 {
+		closing, cancel := context.WithTimeout(ctx, ms(asked.CloseMs))
+		defer cancel()
+		_ = batching.Close(closing)
+	}
+	var shown []fields
+	for _, each := range taken {
+		if each == nil {
+			shown = append(shown, fields{"error": "full"})
+		} else if result, err := each.Wait(ctx); errors.Is(err, penstock.ErrClosed) {
+			shown = append(shown, fields{"error": "closed"})
+		} else {
+			shown = append(shown, fields{"code": int(result.Code), "id": result.ID, "attempts": result.Attempts})
+		}
+	}
+	return fields{"results": shown}, batching.Close(ctx)
+}
+
+func (d *driver) send(asked step) (fields, error) {
+	messages := d.messages(asked)
 	results, err := d.producer.SendAll(context.Background(), messages, penstock.How{ReplyWait: ms(asked.ReplyWaitMs)})
 	var shown []fields
 	for _, each := range results {
@@ -180,21 +242,37 @@ func (d *driver) run(asked step) (fields, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	var handled []string
-	err := d.consumer.Run(ctx, 32, func(_ context.Context, each *penstock.Delivery) (penstock.Verdict, error) {
+	var busy, busiest int
+	var mu sync.Mutex
+	d.consume.Workers = asked.Workers
+	consumer, err := penstock.NewConsumer(d.consume) // the number of workers is a setting of the consumer
+	flags.Check(err)
+	d.consumer = consumer
+	err = consumer.Run(ctx, 32, func(_ context.Context, each *penstock.Delivery) (penstock.Verdict, error) {
+		mu.Lock()
+		if busy++; busy > busiest {
+			busiest = busy
+		}
+		mu.Unlock()
 		time.Sleep(ms(asked.HandleMs))
+		mu.Lock()
+		defer mu.Unlock()
+		busy--
 		if handled = append(handled, hex.EncodeToString(each.Message.Body)); len(handled) == asked.Count {
 			stop()
 		}
 		switch asked.Verdict {
 		case "fail":
 			return penstock.VerdictDone, errors.New("the handler failed")
+		case "fault":
+			panic("the handler failed")
 		case "reject":
 			return penstock.VerdictReject, nil
 		default:
 			return penstock.VerdictDone, nil
 		}
 	})
-	return fields{"handled": handled}, err
+	return fields{"handled": handled, "busiest": busiest}, err
 }
 
 func ms(count int) time.Duration { return time.Duration(count) * time.Millisecond }
