@@ -129,8 +129,8 @@ export class Producer {
   /** Resolves once the message is stored. Rejects with SendError, ContractError, ClosedError or TypeError. */
   send(message: Message, how?: SendHow): Promise<Result>;
   /**
-   * One result each, in order; a message's failure is in its result. Messages of one key keep their order within the
-   * queue as long as none of them needs a retry. Rejects with ContractError, ClosedError or TypeError.
+   * One result each, in order; a message's failure is in its result. Messages of one key keep their order, over retries
+   * too: a message waits while an earlier one of its key does. Rejects with ContractError, ClosedError or TypeError.
    */
   sendAll(messages: Iterable<Message>, how?: SendHow): Promise<Result[]>;
   /** What a consumer replies; the message is not dispatched after waitMs. SendError also when no reply comes. */
@@ -139,6 +139,41 @@ export class Producer {
   reply(delivery: Delivery, body: Uint8Array | string, properties?: Record<string, string>): Promise<Result>;
   /** Waits for the calls in flight, which end by their deadlines; later calls are refused. */
   close(): Promise<void>;
+}
+
+/** When a BatchingProducer sends. */
+export interface Batching {
+  /** A message waits for others at most this long. Default 5. */
+  lingerMs?: number;
+  /** A call is made at once when so many bytes wait. Default 256 KiB. */
+  bytes?: number;
+  /** Or so many messages. Default 1,000. */
+  messages?: number;
+  /** That wait or are on their way; beyond it `send` refuses. Default 32 MiB. */
+  bytesMax?: number;
+}
+
+/**
+ * Collects single messages into calls, made one after another. A call takes all that waits, as far as it fits. Messages
+ * of one key keep their order, over retries too. A message must not be changed before its outcome is known.
+ */
+export class BatchingProducer {
+  /** Does not close the producer. Throws a TypeError for a setting that is invalid. */
+  constructor(producer: Producer, how?: Batching);
+  /**
+   * Resolves once the message is stored. Rejects as Producer.send does, and at once with FullError when bytesMax wait:
+   * the message was not taken, await room(). ClosedError: it is not stored.
+   */
+  send(message: Message): Promise<Result>;
+  /** Resolves when `send` takes a message again. */
+  room(): Promise<void>;
+  /** Sends what waits now; resolves when all that was taken before is answered. */
+  flush(): Promise<void>;
+  /**
+   * Sends what waits, until the deadline at most (default 10,000 ms). What is in no call by then ends with ClosedError;
+   * a call in progress goes on by its own deadline. Later messages are refused.
+   */
+  close(deadlineMs?: number): Promise<void>;
 }
 
 export interface RunHow {
@@ -209,4 +244,7 @@ export class PullError extends PenstockError {
 }
 /** The other end does not implement this contract; retrying cannot help. */
 export class ContractError extends PenstockError {}
+/** A batching producer holds as much as it may; the message was not taken. */
+export class FullError extends PenstockError {}
+/** Used after close(), or closed before the message was sent: it is not stored. */
 export class ClosedError extends PenstockError {}

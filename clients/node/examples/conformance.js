@@ -5,7 +5,7 @@ const { readFileSync } = require('node:fs');
 const { createInterface } = require('node:readline');
 const { setTimeout: sleep } = require('node:timers/promises');
 
-const { Consumer, Producer, PullError, SendError, Verdict } = require('..');
+const { BatchingProducer, ClosedError, Consumer, FullError, Producer, PullError, SendError, Verdict } = require('..');
 const { run } = require('./arguments');
 
 let producer, consumer, topic, pulled, told;
@@ -46,6 +46,27 @@ const steps = {
     };
     return { results: results.map(shown) };
   },
+  async batch(asked) {
+    const { linger_ms: lingerMs, bytes, count: messages, bytes_max: bytesMax } = asked;
+    const batching = new BatchingProducer(producer, { lingerMs, bytes, messages, bytesMax });
+    const taken = [];
+    for (const each of asked.messages) {
+      if (asked.full_wait_ms) await batching.room();
+      taken.push(batching.send(messageOf(each)).catch((error) => error));
+    }
+    if (asked.flush) await batching.flush();
+    if (asked.close_ms >= 0) await batching.close(asked.close_ms);
+    const shown = (outcome) => {
+      if (outcome instanceof FullError) return { error: 'full' };
+      if (outcome instanceof ClosedError) return { error: 'closed' };
+      if (outcome instanceof Error && !(outcome instanceof SendError)) throw outcome;
+      const { code, id, attempts } = outcome.result ?? outcome;
+      return { code, id, attempts };
+    };
+    const results = (await Promise.all(taken)).map(shown);
+    await batching.close();
+    return { results };
+  },
   async pull(asked) {
     pulled = await consumer.pull({ maxMessages: asked.max, waitMs: asked.wait_ms });
     const shown = ({ message: { body, key = null, tag = null, properties = null }, id, attempt, replyToken }) => {
@@ -68,14 +89,19 @@ const steps = {
   async run({ count, workers, verdict, handle_ms: handleMs }) {
     const handled = [];
     const stop = new AbortController();
+    let running = 0;
+    let busiest = 0; // the most handlers at a time
     const handle = async ({ message }) => {
+      busiest = Math.max(busiest, ++running);
       await sleep(handleMs);
+      running -= 1;
       if (handled.push(message.body.toString('hex')) === count) stop.abort();
       if (verdict === 'fail') throw new Error('the handler failed');
+      if (verdict === 'fault') throw null;
       return verdict === 'reject' ? Verdict.REJECT : Verdict.DONE;
     };
     await consumer.run(handle, { signal: stop.signal, workers });
-    return { handled };
+    return { handled, busiest };
   },
   async flush() {
     await consumer.flush();

@@ -3,7 +3,8 @@
  * PenstockError ─┬─ SendError      one message was not stored, or may not be; `result` says which
  *                ├─ PullError      no proxy answered in time, or the pull was refused
  *                ├─ ContractError  the other end does not implement this contract; retrying cannot help
- *                └─ ClosedError    used after close()
+ *                ├─ FullError      a batching producer holds as much as it may; the message was not taken
+ *                └─ ClosedError    used after close(), or closed before the message was sent: it is not stored
  * CallFailed stays inside: a connection broke, and whether the call was done is unknown (or `sent` is false).
  */
 
@@ -36,6 +37,8 @@ class PullError extends PenstockError {
 
 class ContractError extends PenstockError {}
 
+class FullError extends PenstockError {}
+
 class ClosedError extends PenstockError {
   constructor() {
     super('the client is closed');
@@ -49,4 +52,4 @@ class CallFailed extends Error {
   }
 }
 
-module.exports = { CallFailed, ClosedError, ContractError, PenstockError, PullError, SendError };
+module.exports = { CallFailed, ClosedError, ContractError, FullError, PenstockError, PullError, SendError };

@@ -1,6 +1,8 @@
 'use strict';
 /** Messages and deliveries as plain objects, and their form in the contract. */
 
+const { randomBytes } = require('node:crypto');
+
 const { Message, Operation } = require('../gen/message_types');
 
 const TEXTS = ['topic', 'key', 'tag', 'id'];
@@ -81,6 +83,10 @@ function numberOf(long) {
   return long == null ? undefined : Number(long);
 }
 
+function newId() {
+  return randomBytes(16).toString('hex');
+}
+
 /** About how many bytes the message takes in a request. */
 function sizeOf(message) {
   const properties = Object.entries(message.properties ?? {});
@@ -89,4 +95,4 @@ function sizeOf(message) {
   return 200 + message.topic.length + body + 4 * (message.key?.length ?? 0) + texts;
 }
 
-module.exports = { bufferOf, checkMessage, deliveryOf, fromContract, numberOf, sizeOf, toContract };
+module.exports = { bufferOf, checkMessage, deliveryOf, fromContract, newId, numberOf, sizeOf, toContract };

@@ -1,11 +1,9 @@
 'use strict';
 /** Sends messages and retries those that need it, each by its own result code. */
 
-const { randomBytes } = require('node:crypto');
-
 const { Action, Code, actionOf } = require('./codes');
 const { CallFailed, SendError } = require('./errors');
-const { checkMessage, fromContract, numberOf, sizeOf, toContract } = require('./message');
+const { checkMessage, fromContract, newId, numberOf, sizeOf, toContract } = require('./message');
 const { CredentialMint, backoffMs, optionsOf, parseEndpoints, pauseMs, sleep } = require('./options');
 const { Pool } = require('./pool');
 const service = require('../gen/Producer');
@@ -23,7 +21,8 @@ class Entry {
   constructor(message, dueAt) {
     const error = 'no proxy could be reached before the deadline';
     const state = { attempts: 0, settled: false, maybeStored: false, code: Code.UNAVAILABLE, error, answer: null };
-    Object.assign(this, { message, dueAt, ...state });
+    const key = message.key == null ? this : `${message.topic}\n${message.key}`; // without one a key of its own
+    Object.assign(this, { message, key, dueAt, ...state });
   }
 
   answered(answer, now, backoff) {
@@ -98,7 +97,7 @@ class Producer {
   async sendAll(messages, how = {}) {
     const batch = [...messages];
     batch.forEach(checkMessage);
-    for (const message of batch) message.id ||= randomBytes(16).toString('hex');
+    for (const message of batch) message.id ||= newId();
     const call = this._sendAll(batch, how);
     this._calls.add(call);
     try {
@@ -123,17 +122,14 @@ class Producer {
     let stay = null;
     while (open.length) {
       const now = performance.now();
-      const start = Math.max(
-        this._pool.usableAt(),
-        open.reduce((first, each) => Math.min(first, each.dueAt), Infinity),
-      );
+      const start = Math.max(this._pool.usableAt(), nextDue(open));
       if (Math.max(start, now) >= deadline) break;
       if (start > now) {
         await sleep(start - now);
         continue;
       }
       const timeoutMs = Math.max(1, Math.min(this._options.callTimeoutMs, Math.floor(deadline - now)));
-      const [sending, size] = oneCall(open.filter((each) => each.dueAt <= now));
+      const [sending, size] = oneCall(due(open, now));
       const request = { durability, reply_wait_ms: replyWaitMs, timeout_ms: timeoutMs };
       stay = await this._attempt(sending, request, size, stay, backoff);
       open = open.filter((each) => !each.settled);
@@ -169,6 +165,30 @@ class Producer {
   }
 }
 
+/**
+ * The messages to send now. One waits while an earlier one of its key does: so a key keeps its order over retries. It
+ * holds because a proxy that refuses a message stores none of its key's later messages of the same call.
+ */
+function due(open, now) {
+  const held = new Set();
+  return open.filter((each) => {
+    if (each.dueAt <= now && !held.has(each.key)) return true;
+    held.add(each.key);
+    return false;
+  });
+}
+
+/** When the first message may be sent. */
+function nextDue(open) {
+  const seen = new Set();
+  let next = Infinity;
+  for (const each of open) {
+    if (!seen.has(each.key)) next = Math.min(next, each.dueAt);
+    seen.add(each.key);
+  }
+  return next;
+}
+
 /** The due messages that fit into one call, at least one, and their approximate size in bytes. */
 function oneCall(due) {
   let size = 0;
@@ -180,4 +200,4 @@ function oneCall(due) {
   return [due, size];
 }
 
-module.exports = { Producer };
+module.exports = { CALL_BYTES_MAX, CALL_MESSAGES_MAX, Producer };
