@@ -6,6 +6,9 @@ import com.google.gson.Gson;
 import com.google.gson.GsonBuilder;
 import com.google.gson.JsonObject;
 import com.google.gson.annotations.SerializedName;
+import io.penstock.client.Batching;
+import io.penstock.client.BatchingProducer;
+import io.penstock.client.FullException;
 import io.penstock.client.PenstockConsumer;
 import io.penstock.client.PenstockException;
 import io.penstock.client.PenstockMetrics;
@@ -26,6 +29,9 @@ import java.util.Collections;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
+import java.util.concurrent.atomic.AtomicInteger;
 
 /** Does what the conformance suite asks for: one JSON object per line on stdin and on stdout; clients/conformance/. */
 final class Conformance {
@@ -100,6 +106,9 @@ final class Conformance {
       case "send" -> {
         return Map.of("results", send(asked));
       }
+      case "batch" -> {
+        return Map.of("results", batch(asked));
+      }
       case "pull" -> {
         pulled = consumer.pull(number(asked, "max"), duration(asked, "wait_ms"));
         return Map.of("deliveries", pulled.stream().map(Conformance::shown).toList());
@@ -107,7 +116,7 @@ final class Conformance {
       case "settle" -> settle(asked);
       case "reply" -> producer.reply(pulled.get(number(asked, "index")), HEX.parseHex(text(asked, "body")));
       case "run" -> {
-        return Map.of("handled", run(asked));
+        return run(asked);
       }
       case "flush" -> {
         consumer.flush();
@@ -143,11 +152,53 @@ final class Conformance {
         invisible, options);
   }
 
-  private List<Sent> send(JsonObject asked) {
+  private List<Message> messages(JsonObject asked) {
     List<Message> messages = new ArrayList<>();
     asked.getAsJsonArray("messages").forEach(each -> messages.add(message(JSON.fromJson(each, Given.class))));
+    return messages;
+  }
+
+  private List<Map<String, Object>> batch(JsonObject asked) {
+    Batching how = new Batching()
+        .linger(duration(asked, "linger_ms"))
+        .bytes(number(asked, "bytes"))
+        .messages(number(asked, "count"))
+        .bytesMax(number(asked, "bytes_max"))
+        .fullWait(duration(asked, "full_wait_ms"));
+    try (BatchingProducer batching = new BatchingProducer(producer, how)) {
+      List<CompletableFuture<SendOutcome>> taken = new ArrayList<>();
+      for (Message each : messages(asked)) {
+        try {
+          taken.add(batching.send(each));
+        } catch (FullException full) {
+          taken.add(CompletableFuture.failedFuture(full));
+        }
+      }
+      if (asked.get("flush").getAsBoolean()) {
+        batching.flush();
+      }
+      if (number(asked, "close_ms") >= 0) {
+        batching.close(duration(asked, "close_ms"));
+      }
+      return taken.stream().map(Conformance::outcome).toList();
+    }
+  }
+
+  private static Map<String, Object> outcome(CompletableFuture<SendOutcome> taken) {
+    try {
+      SendOutcome stored = taken.join();
+      return Map.of("code", stored.code(), "id", stored.id(), "attempts", stored.attempts());
+    } catch (CompletionException failed) {
+      if (failed.getCause() instanceof PenstockException refused) {
+        return Map.of("code", refused.code(), "id", refused.messageId());
+      }
+      return Map.of("error", failed.getCause() instanceof FullException ? "full" : "closed");
+    }
+  }
+
+  private List<Sent> send(JsonObject asked) {
     Duration replyWait = number(asked, "reply_wait_ms") > 0 ? duration(asked, "reply_wait_ms") : null;
-    return producer.sendAll(messages, null, replyWait).stream()
+    return producer.sendAll(messages(asked), null, replyWait).stream()
         .map(each -> new Sent(each.code(), each.id(), each.queue(), each.offset(), each.attempts(),
             each.reply() == null ? null : HEX.formatHex(each.reply().getBody())))
         .toList();
@@ -162,10 +213,14 @@ final class Conformance {
     return message.setProperties(given.properties).setOperation(given.cancel ? Operation.CANCEL : null);
   }
 
-  private List<String> run(JsonObject asked) {
+  private Map<String, Object> run(JsonObject asked) {
     List<String> handled = Collections.synchronizedList(new ArrayList<>());
+    AtomicInteger busy = new AtomicInteger();
+    AtomicInteger busiest = new AtomicInteger(); // the most handlers at a time
     consumer.run(delivery -> {
+      busiest.accumulateAndGet(busy.incrementAndGet(), Math::max);
       Thread.sleep(number(asked, "handle_ms"));
+      busy.decrementAndGet();
       handled.add(HEX.formatHex(delivery.getMessage().getBody()));
       if (handled.size() == number(asked, "count")) {
         consumer.stop();
@@ -173,9 +228,12 @@ final class Conformance {
       if (text(asked, "verdict").equals("fail")) {
         throw new IllegalStateException("the handler failed");
       }
+      if (text(asked, "verdict").equals("fault")) {
+        throw new AssertionError("the handler failed");
+      }
       return text(asked, "verdict").equals("reject") ? Verdict.REJECT : Verdict.DONE;
     }, number(asked, "workers"), 32, Duration.ofSeconds(5));
-    return handled;
+    return Map.of("handled", handled, "busiest", busiest.get());
   }
 
   private static Pulled shown(Delivery each) {

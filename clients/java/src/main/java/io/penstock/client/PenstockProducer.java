@@ -10,7 +10,6 @@ import io.penstock.thrift.SendResponse;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.UUID;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.IntToDoubleFunction;
@@ -23,8 +22,8 @@ import java.util.function.IntToDoubleFunction;
  * after a broken connection free of duplicates. An interrupt ends the retries as the deadline does, and stays set.
  */
 public final class PenstockProducer implements AutoCloseable {
-  private static final int CALL_MESSAGES_MAX = 1_000;
-  private static final long CALL_BYTES_MAX = 8_000_000; // well under Thrift's frame limit of 16,384,000
+  static final int CALL_MESSAGES_MAX = 1_000;
+  static final long CALL_BYTES_MAX = 8_000_000; // well under Thrift's frame limit of 16,384,000
   private static final double SOCKET_MARGIN_MS = 500; // a proxy answers by the call's timeout; the way back takes time
 
   private final PenstockOptions options;
@@ -86,7 +85,7 @@ public final class PenstockProducer implements AutoCloseable {
 
   /**
    * Sends many messages, of any topics, and returns one outcome each, in order. Does not throw for a message's failure.
-   * Messages of one key keep their order within the queue as long as none of them needs a retry.
+   * Messages of one key keep their order, over retries too: a message waits while an earlier one of its key does.
    *
    * @param durability null: the topics' setting
    * @param replyWait wait for a consumer's reply; one message only. Null: not a request
@@ -101,19 +100,14 @@ public final class PenstockProducer implements AutoCloseable {
     IntToDoubleFunction backoffMs = failures -> options.backoffMs(failures, chance);
     List<SendEntry> entries = new ArrayList<>(messages.size());
     for (Message message : messages) {
-      if (message.getTopic() == null || message.getTopic().isEmpty()) {
-        throw new IllegalArgumentException("message topic: missing");
-      }
-      if (message.getId() == null || message.getId().isEmpty()) {
-        message.setId(UUID.randomUUID().toString().replace("-", ""));
-      }
+      SendEntry.prepare(message);
       entries.add(new SendEntry(message, nowMs));
     }
     List<SendEntry> open = new ArrayList<>(entries);
     Pool<Producer.Client>.Endpoint stay = null;
     while (!open.isEmpty()) {
       double now = PenstockOptions.nowMs();
-      double due = open.stream().mapToDouble(each -> each.dueAtMs).min().orElseThrow();
+      double due = SendEntry.nextDueMs(open);
       double start = Math.max(due, pool.usableAtMs());
       if (Math.max(start, now) >= deadlineMs || (start > now && !sleep(start - now))) {
         break;
@@ -124,7 +118,7 @@ public final class PenstockProducer implements AutoCloseable {
         if (replyWaitMs > 0) {
           request.setReplyWaitMs((int) replyWaitMs);
         }
-        stay = attempt(open.stream().filter(each -> each.dueAtMs <= now).toList(), request, stay, backoffMs);
+        stay = attempt(SendEntry.due(open, now), request, stay, backoffMs);
         open.removeIf(each -> each.isSettled);
       }
     }

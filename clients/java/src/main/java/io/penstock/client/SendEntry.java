@@ -3,6 +3,11 @@ package io.penstock.client;
 import io.penstock.thrift.Code;
 import io.penstock.thrift.Message;
 import io.penstock.thrift.SendResult;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
+import java.util.UUID;
 import java.util.function.IntToDoubleFunction;
 
 /**
@@ -11,6 +16,7 @@ import java.util.function.IntToDoubleFunction;
  */
 final class SendEntry {
   final Message message;
+  private final Object key; // without one the message is a key of its own
   double dueAtMs;
   int attempts;
   boolean isSettled;
@@ -21,7 +27,41 @@ final class SendEntry {
 
   SendEntry(Message message, double dueAtMs) {
     this.message = message;
+    key = message.isSetKey() ? List.of(message.getTopic(), message.getKey()) : this;
     this.dueAtMs = dueAtMs;
+  }
+
+  /** Checks a message that is to be sent, and gives it an id if it has none. */
+  static void prepare(Message message) {
+    if (message.getTopic() == null || message.getTopic().isEmpty()) {
+      throw new IllegalArgumentException("message topic: missing");
+    }
+    if (message.getId() == null || message.getId().isEmpty()) {
+      message.setId(UUID.randomUUID().toString().replace("-", ""));
+    }
+  }
+
+  /**
+   * The messages to send now. One waits while an earlier one of its key does: so a key keeps its order over retries. It
+   * holds because a proxy that refuses a message stores none of its key's later messages of the same call.
+   */
+  static List<SendEntry> due(List<SendEntry> open, double nowMs) {
+    Set<Object> held = new HashSet<>();
+    List<SendEntry> due = new ArrayList<>();
+    for (SendEntry each : open) {
+      if (each.dueAtMs <= nowMs && !held.contains(each.key)) {
+        due.add(each);
+      } else {
+        held.add(each.key);
+      }
+    }
+    return due;
+  }
+
+  /** When the first message may be sent. */
+  static double nextDueMs(List<SendEntry> open) {
+    Set<Object> seen = new HashSet<>();
+    return open.stream().filter(each -> seen.add(each.key)).mapToDouble(each -> each.dueAtMs).min().orElseThrow();
   }
 
   void answered(SendResult result, double nowMs, IntToDoubleFunction backoffMs) {
