@@ -2,15 +2,20 @@
 
 #define BOOST_BIND_GLOBAL_PLACEHOLDERS // of the header's own includes
 #include <boost/property_tree/json_parser.hpp>
+#include <algorithm>
 #include <array>
+#include <atomic>
+#include <future>
 #include <iostream>
 #include <memory>
+#include <mutex>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "penstock/batching.h"
 #include "penstock/consumer.h"
 #include "penstock/errors.h"
 #include "penstock/producer.h"
@@ -50,6 +55,7 @@ class Driver {
     const auto what = asked.get<std::string>("do");
     if (what == "open") return Open(asked);
     if (what == "send") return Send(asked);
+    if (what == "batch") return Batch(asked);
     if (what == "pull") return Pull(asked);
     if (what == "settle") return Settle(asked);
     if (what == "run") return Run(asked);
@@ -60,7 +66,7 @@ class Driver {
     if (what == "flush") {
       consumer_->Flush();
       std::string told;
-      for (const int count : told_) told += (told.empty() ? "" : ", ") + std::to_string(count);
+      for (const auto& count : told_) told += (told.empty() ? "" : ", ") + std::to_string(count.load());
       return "{\"refused\": " + std::to_string(consumer_->acks_refused()) + ", \"told\": [" + told + "]}";
     }
     producer_.reset();
@@ -75,7 +81,7 @@ class Driver {
     options.call_timeout = Milliseconds(asked.get<int>("call_timeout_ms"));
     options.framed = !asked.get<bool>("buffered");
     options.tls_ca_file = asked.get<std::string>("tls_ca");
-    told_ = {};
+    for (auto& count : told_) count = 0;
     options.metrics.call = [this](const auto&, const auto&, Milliseconds, const std::string& failure) {
       told_[0]++;
       told_[1] += failure.empty() ? 0 : 1;
@@ -110,6 +116,46 @@ class Driver {
                ", \"reply\": " + (each.reply ? Quoted(Hex(each.reply->body)) : "null") + "}";
     }
     return "{\"results\": [" + shown + "]}";
+  }
+
+  std::string Batch(const ptree& asked) {
+    const auto ms = [&](const char* name) { return Milliseconds(asked.get<int>(name)); };
+    penstock::client::Batching how;
+    how.linger = ms("linger_ms");
+    how.bytes = asked.get<std::size_t>("bytes");
+    how.messages = asked.get<std::size_t>("count");
+    how.bytes_max = asked.get<std::size_t>("bytes_max");
+    how.full_wait = ms("full_wait_ms");
+    penstock::client::BatchingProducer batching(*producer_, how);
+    std::vector<std::future<penstock::client::Result>> taken;  // not valid: the producer was full
+    for (const auto& [name, given] : asked.get_child("messages")) {
+      taken.emplace_back();
+      try {
+        taken.back() = batching.Send(MessageOf(given));
+      } catch (const penstock::client::FullError&) {
+      }
+    }
+    if (asked.get<bool>("flush")) batching.Flush();
+    if (asked.get<int>("close_ms") >= 0) batching.Close(ms("close_ms"));
+    std::string shown;
+    for (auto& each : taken) shown += (shown.empty() ? "" : ", ") + Outcome(each);
+    return "{\"results\": [" + shown + "]}";
+  }
+
+  static std::string Outcome(std::future<penstock::client::Result>& taken) {
+    const auto result = [](int code, const std::string& id, int attempts) {
+      return "{\"code\": " + std::to_string(code) + ", \"id\": " + Quoted(id) +
+             ", \"attempts\": " + std::to_string(attempts) + "}";
+    };
+    if (!taken.valid()) return "{\"error\": \"full\"}";
+    try {
+      const auto stored = taken.get();
+      return result(stored.code, stored.id, stored.attempts);
+    } catch (const penstock::client::ClosedError&) {
+      return "{\"error\": \"closed\"}";
+    } catch (const penstock::client::SendError& error) {
+      return result(error.code(), error.id(), 0);
+    }
   }
 
   penstock::Message MessageOf(const ptree& given) {
@@ -153,17 +199,26 @@ class Driver {
   std::string Run(const ptree& asked) {
     const auto verdict = asked.get<std::string>("verdict");
     std::string shown;
-    int left = asked.get<int>("count");
+    std::atomic<int> left = asked.get<int>("count");
+    int busy = 0, busiest = 0;
+    std::mutex mutex;
     consumer_->Run(
         [&](const penstock::Delivery& delivery) {
+          {
+            const std::lock_guard<std::mutex> lock(mutex);
+            busiest = std::max(busiest, ++busy);
+          }
           std::this_thread::sleep_for(Milliseconds(asked.get<int>("handle_ms")));
+          const std::lock_guard<std::mutex> lock(mutex);
+          busy--;
           shown += (shown.empty() ? "" : ", ") + Quoted(Hex(delivery.message.body));
           left--;
+          if (verdict == "fault") throw left.load();
           if (verdict == "fail") throw std::runtime_error("the handler failed");
           return verdict == "reject" ? penstock::Verdict::REJECT : penstock::Verdict::DONE;
         },
-        [&] { return left <= 0; });
-    return "{\"handled\": [" + shown + "]}";
+        [&] { return left <= 0; }, 32, asked.get<int>("workers"));
+    return "{\"handled\": [" + shown + "], \"busiest\": " + std::to_string(busiest) + "}";
   }
 
   std::string Settle(const ptree& asked) {
@@ -187,7 +242,7 @@ class Driver {
   std::unique_ptr<penstock::client::Consumer> consumer_;
   std::string topic_;
   std::vector<penstock::Delivery> pulled_;
-  std::array<int, 4> told_{};  // calls, failed calls, sent messages, handled messages
+  std::array<std::atomic<int>, 4> told_{};  // calls, failed calls, sent messages, handled messages
 };
 
 }  // namespace

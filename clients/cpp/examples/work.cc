@@ -2,7 +2,9 @@
 //
 // A line is: topic, queue, offset, attempt; separated by tabs. The last line is a JSON object of counts.
 
+#include <algorithm>
 #include <csignal>
+#include <mutex>
 #include <sstream>
 #include <thread>
 
@@ -31,18 +33,26 @@ int main(int argc, char** argv) try {
   std::signal(SIGTERM, Stop);
   std::signal(SIGINT, Stop);
   client::Consumer consumer(given.Endpoints(), given.Identity(), subscription, options);
-  int handled = 0;
+  int handled = 0, busy = 0, busiest = 0;
+  std::mutex mutex;
   consumer.Run(
       [&](const penstock::Delivery& delivery) {
+        {
+          const std::lock_guard<std::mutex> lock(mutex);
+          busiest = std::max(busiest, ++busy);
+        }
         std::this_thread::sleep_for(handling);
+        const std::lock_guard<std::mutex> lock(mutex);
+        busy--;
         std::cout << delivery.message.topic << '\t' << delivery.queue << '\t' << delivery.offset << '\t' << delivery.attempt
                   << std::endl;
         handled++;
         return penstock::Verdict::DONE;
       },
-      [] { return stopped != 0; });
+      [] { return stopped != 0; }, 32, std::stoi(given.Get("workers", "1")));
   consumer.Close();
-  std::cout << "{\"handled\": " << handled << ", \"refused\": " << consumer.acks_refused() << "}" << std::endl;
+  std::cout << "{\"handled\": " << handled << ", \"refused\": " << consumer.acks_refused() << ", \"busiest\": " << busiest
+            << "}" << std::endl;
 } catch (const std::exception& error) {
   Arguments::Fail(error.what());
 }

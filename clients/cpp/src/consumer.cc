@@ -208,8 +208,8 @@ void Consumer::Flush() {
 }
 
 void Consumer::Run(
-    const std::function<Verdict::type(const Delivery&)>& handle, const std::function<bool()>& stop, int max_messages) {
-  impl_->Run(handle, stop, max_messages);
+    const std::function<Verdict::type(const Delivery&)>& handle, const std::function<bool()>& stop, int max_messages, int workers) {
+  impl_->Run(handle, stop, max_messages, workers);
   Flush();
 }
 

@@ -28,7 +28,7 @@ class Consumer::Impl {
   std::vector<Delivery> Pull(int max_messages, Milliseconds wait);
   void Acknowledge(const Delivery& delivery, Verdict::type verdict, std::optional<Milliseconds> delay, const std::string& reason);
   bool HasAcks();
-  void Run(const Handler& handle, const std::function<bool()>& stop, int max_messages);
+  void Run(const Handler& handle, const std::function<bool()>& stop, int max_messages, int workers);
   Topics UnservedTopics();
 
   std::atomic<int64_t> acks_refused{0};

@@ -5,9 +5,9 @@
 namespace penstock::client {
 
 int HeldLeases::Wanted(int most) const {
-  if (handling_ == Clock::duration::zero()) return 1;
-  const int64_t count = Clock::duration(lease_) / 3 / handling_;
-  return static_cast<int>(std::max<int64_t>(1, std::min<int64_t>(most, count)));
+  int64_t count = 1;
+  if (handling_ != Clock::duration::zero()) count = std::max<int64_t>(1, Clock::duration(lease_) / 3 / handling_);
+  return static_cast<int>(std::max<int64_t>(1, std::min<int64_t>(most, count * Free())));
 }
 
 void HeldLeases::Pulled(std::vector<Delivery> deliveries, Milliseconds lease, Clock::time_point now) {
@@ -22,16 +22,21 @@ void HeldLeases::Pulled(std::vector<Delivery> deliveries, Milliseconds lease, Cl
 }
 
 HeldPtr HeldLeases::Begin(Clock::time_point now) {
-  while (!waiting_.empty()) {
-    HeldPtr first = waiting_.front();
-    waiting_.pop_front();
-    if (!first->lost && first->until > now) return busy_ = first;
-  }
-  return nullptr;
+  if (Free() <= 0) return nullptr;
+  const auto expired = [&](const HeldPtr& each) { return each->lost || each->until <= now; };
+  waiting_.erase(std::remove_if(waiting_.begin(), waiting_.end(), expired), waiting_.end());
+  const auto free = std::find_if(waiting_.begin(), waiting_.end(), [&](const HeldPtr& each) {
+    return std::none_of(busy_.begin(), busy_.end(), [&](const HeldPtr& other) { return each->SameKey(*other); });
+  });
+  if (free == waiting_.end()) return nullptr;
+  HeldPtr begun = *free;
+  waiting_.erase(free);
+  busy_.push_back(begun);
+  return begun;
 }
 
-void HeldLeases::End(Clock::duration took) {
-  busy_ = nullptr;
+void HeldLeases::End(const HeldPtr& held, Clock::duration took) {
+  busy_.erase(std::remove(busy_.begin(), busy_.end(), held), busy_.end());
   took = std::max(took, Clock::duration(1));
   handling_ = handling_ == Clock::duration::zero() ? took : std::max((handling_ * 3 + took) / 4, Clock::duration(1));
 }
@@ -50,7 +55,7 @@ std::vector<HeldPtr> HeldLeases::Older(Clock::duration left, Clock::time_point n
     if (!each->lost && each->until - now < left && now - each->since < extend_max_) found.push_back(each);
   };
   for (const HeldPtr& each : waiting_) add(each);
-  if (busy_) add(busy_);
+  for (const HeldPtr& each : busy_) add(each);
   return found;
 }
 

@@ -1,5 +1,8 @@
+#include <cxxabi.h>
+
 #include <condition_variable>
-#include <sstream>
+#include <deque>
+#include <stdexcept>
 #include <thread>
 
 #include "ack.h"
@@ -13,18 +16,25 @@ constexpr Milliseconds kStopLook{50};  // how soon a pause sees that the run sha
 
 }  // namespace
 
-// One Run. A second thread acknowledges and extends while a handler works.
+// One Run. A second thread acknowledges and extends while handlers work.
 class Consumer::Impl::Loop {
  public:
-  Loop(Impl& consumer, const Handler& handle, const std::function<bool()>& stop, int most)
-      : consumer_(consumer), handle_(handle), stop_(stop), most_(most), held_(consumer.options_.extend_max) {}
+  Loop(Impl& consumer, const Handler& handle, const std::function<bool()>& stop, int most, int workers)
+      : consumer_(consumer),
+        handle_(handle),
+        stop_(stop),
+        most_(most),
+        workers_(workers),
+        held_(consumer.options_.extend_max, workers) {}
 
   void Run();
 
  private:
   void Pull();
   void Failed(const PullError& error);
-  void HandleAll();
+  bool Start();
+  void Take();
+  void Work(const HeldPtr& begun);
   Ack Handle(const Delivery& delivery);
   void Keep();
   bool Ended() const { return ended_; }
@@ -34,7 +44,11 @@ class Consumer::Impl::Loop {
   const Handler& handle_;
   const std::function<bool()>& stop_;
   const int most_;
-  HeldLeases held_;  // guarded by the consumer's mutex
+  const int workers_;
+  HeldLeases held_;           // guarded by the consumer's mutex, as jobs_
+  std::deque<HeldPtr> jobs_;  // begun, for the workers' threads
+  std::condition_variable job_;
+  std::condition_variable handled_;
   Clock::time_point served_ = Clock::now();
   int failures_ = 0;
   std::atomic<bool> ended_{false};
@@ -43,20 +57,26 @@ class Consumer::Impl::Loop {
 };
 
 void Consumer::Impl::Loop::Run() {
+  if (workers_ < 1) throw std::invalid_argument("workers " + std::to_string(workers_) + ": invalid: use 1 or more");
   std::thread keeper([this] { Keep(); });
+  std::vector<std::thread> workers;
+  for (int worker = 0; workers_ > 1 && worker < workers_; worker++) workers.emplace_back([this] { Take(); });
   const auto finish = [&] {
     {
-      const std::lock_guard<std::mutex> lock(ending_);
+      std::unique_lock<std::mutex> lock(consumer_.mutex_);
+      handled_.wait(lock, [this] { return held_.idle(); });  // their leases are extended meanwhile
+      const std::lock_guard<std::mutex> end(ending_);
       ended_ = true;
     }
     end_.notify_all();
+    job_.notify_all();
+    for (std::thread& worker : workers) worker.join();
     keeper.join();
     Release();
   };
   try {
     while (!stop_()) {
-      Pull();
-      HandleAll();
+      if (Start() && !stop_()) Pull();
     }
   } catch (...) {
     finish();
@@ -67,13 +87,16 @@ void Consumer::Impl::Loop::Run() {
 
 void Consumer::Impl::Loop::Pull() {
   int count;
+  Milliseconds wait = kRunWait;
   {
     const std::lock_guard<std::mutex> lock(consumer_.mutex_);
     count = held_.Wanted(most_);
+    // Beside handlers a pull waits for a sixth of a lease at most: the next one has to carry their extensions.
+    if (!held_.idle()) wait = std::min(wait, std::chrono::duration_cast<Milliseconds>(held_.look()));
   }
   PullResponse response;
   try {
-    if (!consumer_.Pull(count, kRunWait, nullptr, stop_, response)) return;
+    if (!consumer_.Pull(count, wait, &held_, stop_, response)) return;
   } catch (const PullError& error) {
     Failed(error);
     return;
@@ -100,33 +123,67 @@ void Consumer::Impl::Loop::Failed(const PullError& error) {
   while (!stop_() && Clock::now() < until) std::this_thread::sleep_until(std::min(until, Clock::now() + kStopLook));
 }
 
-void Consumer::Impl::Loop::HandleAll() {
+// Begins to handle what waits, as far as workers are free. Whether a pull may be made now; if not, a handler has ended.
+bool Consumer::Impl::Loop::Start() {
   while (!stop_()) {
-    HeldPtr next;
-    {
-      const std::lock_guard<std::mutex> lock(consumer_.mutex_);
-      next = held_.Begin(Clock::now());
+    std::unique_lock<std::mutex> lock(consumer_.mutex_);
+    const HeldPtr begun = held_.Begin(Clock::now());
+    if (!begun) {
+      if (held_.HasRoom()) return true;
+      handled_.wait(lock);
+      return false;
     }
-    if (!next) return;
-    const auto began = Clock::now();
-    Ack ack = Handle(next->delivery);
-    const auto took = Clock::now() - began;
-    const int verdict = ack.__isset.verdict ? ack.verdict : Verdict::DONE;
-    {
-      const std::lock_guard<std::mutex> lock(consumer_.mutex_);  // one step: no extension follows the acknowledgement
-      held_.End(took);
-      consumer_.Queue(std::move(ack));
+    if (workers_ > 1) {
+      jobs_.push_back(begun);
+      job_.notify_one();
+    } else {
+      lock.unlock();
+      Work(begun);
     }
-    const auto& told = consumer_.options_.metrics.handled;
-    if (told) told(next->delivery, verdict, std::chrono::duration_cast<Milliseconds>(took));
+  }
+  return false;
+}
+
+// One worker's thread.
+void Consumer::Impl::Loop::Take() {
+  std::unique_lock<std::mutex> lock(consumer_.mutex_);
+  while (true) {
+    job_.wait(lock, [this] { return Ended() || !jobs_.empty(); });
+    if (jobs_.empty()) return;
+    const HeldPtr begun = jobs_.front();
+    jobs_.pop_front();
+    lock.unlock();
+    Work(begun);
+    lock.lock();
   }
 }
 
+void Consumer::Impl::Loop::Work(const HeldPtr& begun) {
+  const auto began = Clock::now();
+  Ack ack = Handle(begun->delivery);
+  const auto took = Clock::now() - began;
+  const int verdict = ack.__isset.verdict ? ack.verdict : Verdict::DONE;
+  const auto& told = consumer_.options_.metrics.handled;
+  if (told) told(begun->delivery, verdict, std::chrono::duration_cast<Milliseconds>(took));
+  const std::lock_guard<std::mutex> lock(consumer_.mutex_);  // one step: no extension follows the acknowledgement
+  held_.End(begun, took);
+  consumer_.Queue(std::move(ack));
+  handled_.notify_all();
+}
+
+// A handler's fault costs its message an attempt, not the process.
 Ack Consumer::Impl::Loop::Handle(const Delivery& delivery) {
   try {
-    return MakeAck(delivery, handle_(delivery), {}, {});
+    const Verdict::type verdict = handle_(delivery);
+    if (verdict != Verdict::DONE && verdict != Verdict::RETRY && verdict != Verdict::REJECT)
+      throw std::invalid_argument("the handler's verdict is " + std::to_string(verdict) + ": use DONE, RETRY or REJECT");
+    return MakeAck(delivery, verdict, {}, {});
   } catch (const std::exception& error) {
     return MakeAck(delivery, Verdict::RETRY, {}, error.what());
+  } catch (const abi::__forced_unwind&) {
+    throw;  // a cancelled thread
+  } catch (...) {
+    return MakeAck(delivery, Verdict::RETRY, {}, "the handler has thrown what is no std::exception");
   }
 }
 
@@ -163,8 +220,9 @@ void Consumer::Impl::Loop::Release() {
   for (const HeldPtr& each : held_.Release()) consumer_.Queue(MakeAck(each->delivery, Verdict::RELEASE, {}, {}));
 }
 
-void Consumer::Impl::Run(const Handler& handle, const std::function<bool()>& stop, int max_messages) {
-  Loop(*this, handle, stop, max_messages).Run();
+void Consumer::Impl::Run(
+    const Handler& handle, const std::function<bool()>& stop, int max_messages, int workers) {
+  Loop(*this, handle, stop, max_messages, workers).Run();
 }
 
 }  // namespace penstock::client

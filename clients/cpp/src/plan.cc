@@ -1,23 +1,38 @@
 #include "plan.h"
 
+#include <set>
+#include <string_view>
+
 namespace penstock::client {
 
-SendPlan::SendPlan(std::size_t count, Clock::time_point now, const Options& options)
-    : options_(options), entries_(count), open_(count) {
-  for (Entry& entry : entries_) entry.due = now;
+SendPlan::SendPlan(const std::vector<Message>& messages, Clock::time_point now, const Options& options)
+    : options_(options), entries_(messages.size()), open_(messages.size()) {
+  for (std::size_t index = 0; index < messages.size(); index++) {
+    const Message& message = messages[index];
+    if (message.__isset.key) entries_[index].key = message.topic + '\0' + message.key;
+    entries_[index].due = now;
+  }
 }
 
 std::vector<std::size_t> SendPlan::Due(Clock::time_point now) const {
   std::vector<std::size_t> due;
-  for (std::size_t index = 0; index < entries_.size(); index++)
-    if (!entries_[index].settled && entries_[index].due <= now) due.push_back(index);
+  std::set<std::string_view> held;
+  for (std::size_t index = 0; index < entries_.size(); index++) {
+    const Entry& entry = entries_[index];
+    if (entry.settled) continue;
+    if (entry.due <= now && held.count(entry.key) == 0)
+      due.push_back(index);
+    else if (!entry.key.empty())
+      held.insert(entry.key);
+  }
   return due;
 }
 
 Clock::time_point SendPlan::NextDue() const {
   auto next = Clock::time_point::max();
+  std::set<std::string_view> seen;
   for (const Entry& entry : entries_)
-    if (!entry.settled) next = std::min(next, entry.due);
+    if (!entry.settled && (entry.key.empty() || seen.insert(entry.key).second)) next = std::min(next, entry.due);
   return next;
 }
 

@@ -14,9 +14,12 @@ namespace penstock::client {
 ///
 /// Invariant: a message whose outcome was once unknown is reported as unknown (TIMEOUT) unless a later answer settles
 /// it. A later "not stored" applies only to that later attempt.
+///
+/// A message waits while an earlier one of its key does: so a key keeps its order over retries. It holds because a proxy
+/// that refuses a message stores none of its key's later messages of the same call.
 class SendPlan {
  public:
-  SendPlan(std::size_t count, Clock::time_point now, const Options& options);
+  SendPlan(const std::vector<Message>& messages, Clock::time_point now, const Options& options);
 
   bool finished() const { return open_ == 0; }
   std::vector<std::size_t> Due(Clock::time_point now) const;
@@ -32,6 +35,7 @@ class SendPlan {
 
  private:
   struct Entry {
+    std::string key;  // with the topic; empty: the message has none
     Clock::time_point due;
     int attempts = 0;
     bool settled = false;

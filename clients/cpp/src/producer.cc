@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "Producer.h"
+#include "call_size.h"
 #include "credential.h"
 #include "penstock/sha256.h"
 #include "plan.h"
@@ -12,8 +13,6 @@
 namespace penstock::client {
 namespace {
 
-constexpr std::size_t kCallMessagesMax = 1'000;
-constexpr std::size_t kCallBytesMax = 8'000'000;  // well under Thrift's frame limit of 16,384,000
 constexpr Milliseconds kSocketMargin{500};  // a proxy answers by the call's timeout; its answer needs a moment to come back
 
 std::string NewId() {
@@ -23,12 +22,6 @@ std::string NewId() {
     raw.append(reinterpret_cast<const char*>(&word), sizeof word);
   }
   return Hex(raw);
-}
-
-std::size_t SizeOf(const Message& message) {
-  std::size_t size = 200 + message.topic.size() + message.body.size() + message.key.size();
-  for (const auto& [name, value] : message.properties) size += 8 + name.size() + value.size();
-  return size;
 }
 
 }  // namespace
@@ -59,7 +52,7 @@ std::vector<Result> Producer::Impl::SendAll(std::vector<Message>& messages, cons
   for (Message& message : messages)
     if (!message.__isset.id) message.__set_id(NewId());
   const auto deadline = Clock::now() + options_.deadline + how.reply_wait;
-  SendPlan plan(messages.size(), Clock::now(), options_);
+  SendPlan plan(messages, Clock::now(), options_);
   std::optional<std::size_t> stay;
   while (!plan.finished()) {
     const auto now = Clock::now();

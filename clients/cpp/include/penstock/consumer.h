@@ -53,12 +53,14 @@ class Consumer {
   void Flush();
 
   /// Pull and handle until `stop` returns true, then give back what no handler has seen and deliver the last
-  /// acknowledgements. When `handle` throws a std::exception the message is retried with its text as reason. Leases are
-  /// extended while messages wait or are handled; the rules are in clients/README.md.
+  /// acknowledgements. What `handle` throws makes its message a retry, with its text as reason. Leases are extended while
+  /// messages wait or are handled; the rules are in clients/README.md. Up to `workers` handlers work at a time, of one key
+  /// never more than one: with one (the default) in the caller's thread, else each in a thread of its own. `stop` is asked
+  /// by the caller's thread.
   /// Throws PullError when pulls are refused for good, when none has succeeded for Options::outage_max, or when the last
   /// acknowledgements could not be delivered.
   void Run(const std::function<Verdict::type(const Delivery&)>& handle, const std::function<bool()>& stop,
-           int max_messages = 32);
+           int max_messages = 32, int workers = 1);
 
   void Close();
 

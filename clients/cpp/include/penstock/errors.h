@@ -37,6 +37,18 @@ class SendError : public Error {
   std::string id_;
 };
 
+/// A batching producer holds as much as it may. The message was not taken.
+class FullError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A batching producer was closed before it sent the message: it is not stored.
+class ClosedError : public Error {
+ public:
+  using Error::Error;
+};
+
 /// The pull was refused, or no proxy answered before the deadline.
 class PullError : public Error {
  public:

@@ -59,7 +59,8 @@ class Producer {
   /// Send many messages, of any topics, and return one result each, in order. Does not throw for a message's failure.
   ///
   /// Sets the ids of those that have none. The messages are moved out for the call and back, so share them with no
-  /// other thread. Messages of one key keep their order within the queue as long as none of them needs a retry.
+  /// other thread. Messages of one key keep their order, over retries too: a message waits while an earlier
+  /// one of its key does.
   std::vector<Result> SendAll(std::vector<Message>& messages, const How& how = {});
 
   /// Resent messages, over all calls.
