@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use penstock_client::{message, Config, Consumer, Delivery, Error, How, Message, Metrics, Operation, Producer};
-use penstock_client::{RunOptions, SendOutcome, Subscription, Verdict};
+use penstock_client::{Batching, BatchingProducer, Pending, RunOptions, SendOutcome, Subscription, Verdict};
 use serde_json::{json, Value};
 
 /// Counts what the hook is told: calls, failed calls, sent messages, handled messages.
@@ -28,7 +28,7 @@ impl Metrics for Told {
 
 struct Driver {
     told: Arc<Told>,
-    producer: Producer,
+    producer: Arc<Producer>,
     consumer: Consumer,
     topic: String,
     pulled: Vec<Delivery>,
@@ -69,13 +69,15 @@ impl Driver {
         let invisible = Some(ms(asked, "lease_ms")).filter(|lease| !lease.is_zero());
         let topic = text(asked, "topic");
         let subscription = Subscription { group: text(asked, "group"), topics: vec![topic.clone()], invisible };
-        let (producer, consumer) = (Producer::new(at("producer"))?, Consumer::new(at("consumer"), subscription)?);
+        let producer = Arc::new(Producer::new(at("producer"))?);
+        let consumer = Consumer::new(at("consumer"), subscription)?;
         Ok(Driver { told, producer, consumer, topic, pulled: Vec::new() })
     }
 
     fn step(&mut self, step: &str, asked: &Value) -> Result<Value, Error> {
         match step {
             "send" => return self.send(asked),
+            "batch" => return self.batch(asked),
             "pull" => {
                 self.pulled = self.consumer.pull(number(asked, "max"), ms(asked, "wait_ms"))?;
                 return Ok(json!({ "deliveries": self.pulled.iter().map(shown).collect::<Vec<_>>() }));
@@ -98,8 +100,39 @@ impl Driver {
         Ok(json!({}))
     }
 
+    fn messages(&self, asked: &Value) -> Vec<Message> {
+        asked["messages"].as_array().expect("messages").iter().map(|each| self.message(each)).collect()
+    }
+
+    fn batch(&self, asked: &Value) -> Result<Value, Error> {
+        let how = Batching {
+            linger: ms(asked, "linger_ms"),
+            bytes: number(asked, "bytes"),
+            messages: number(asked, "count"),
+            bytes_max: number(asked, "bytes_max"),
+            full_wait: ms(asked, "full_wait_ms"),
+        };
+        let batching = BatchingProducer::new(self.producer.clone(), how);
+        let taken: Vec<_> = self.messages(asked).into_iter().map(|each| batching.send(each)).collect();
+        if asked["flush"] == true {
+            batching.flush();
+        }
+        if let Some(deadline) = asked["close_ms"].as_u64() {
+            batching.close(Duration::from_millis(deadline));
+        }
+        let outcome = |taken: Result<Pending, Error>| match taken.and_then(Pending::wait) {
+            Ok(stored) => Ok(json!({ "code": stored.code.0, "id": stored.id, "attempts": stored.attempts })),
+            Err(Error::Refused { code, id, .. }) => Ok(json!({ "code": code.0, "id": id })),
+            Err(Error::Full) => Ok(json!({ "error": "full" })),
+            Err(Error::Closed) => Ok(json!({ "error": "closed" })),
+            Err(error) => Err(error),
+        };
+        let results: Result<Vec<_>, Error> = taken.into_iter().map(outcome).collect();
+        Ok(json!({ "results": results? }))
+    }
+
     fn send(&self, asked: &Value) -> Result<Value, Error> {
-        let messages = asked["messages"].as_array().expect("messages").iter().map(|each| self.message(each)).collect();
+        let messages = self.messages(asked);
         let how = How { reply_wait: ms(asked, "reply_wait_ms"), ..How::default() };
         let outcomes = self.producer.send_all(messages, how)?;
         let shown = outcomes.iter().map(|each| {
@@ -133,20 +166,24 @@ impl Driver {
 
     fn run(&self, asked: &Value) -> Result<Value, Error> {
         let (handled, count) = (Mutex::new(Vec::new()), AtomicU64::new(number(asked, "count") as u64));
+        let (busy, busiest) = (AtomicU64::new(0), AtomicU64::new(0)); // handlers now, and the most at a time
         let how = RunOptions { workers: number(asked, "workers").max(1), ..RunOptions::default() };
         self.consumer.run(how, |delivery| {
+            busiest.fetch_max(busy.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
             std::thread::sleep(ms(asked, "handle_ms"));
+            busy.fetch_sub(1, Ordering::Relaxed);
             handled.lock().unwrap().push(hex(&delivery.message.body));
             if count.fetch_sub(1, Ordering::Relaxed) == 1 {
                 self.consumer.stop();
             }
             match asked["verdict"].as_str() {
+                Some("fault") => panic!("the handler failed"),
                 Some("fail") => Err("the handler failed"),
                 Some("reject") => Ok(Verdict::REJECT),
                 _ => Ok(Verdict::DONE),
             }
         })?;
-        Ok(json!({ "handled": handled.into_inner().unwrap() }))
+        Ok(json!({ "handled": handled.into_inner().unwrap(), "busiest": busiest.into_inner() }))
     }
 }
 

@@ -1,13 +1,13 @@
-use std::mem::take;
+use std::collections::VecDeque;
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex};
-use std::thread::JoinHandle;
+use std::thread::spawn;
 use std::time::{Duration, Instant};
 
 use crate::errors::Error;
 use crate::message::Message;
-use crate::message_fields::size_of;
-use crate::plan::SendOutcome;
+use crate::message_fields::{prepared, size_of};
+use crate::plan::{SendOutcome, CALL_BYTES_MAX, CALL_MESSAGES_MAX};
 use crate::sending::{How, Producer};
 
 /// When a [`BatchingProducer`] sends.
@@ -17,13 +17,19 @@ pub struct Batching {
     pub linger: Duration,
     /// A call is made at once when so many bytes wait. Default 256 KiB.
     pub bytes: usize,
-    /// `send` blocks while so many bytes wait or are on their way. Default 32 MiB.
+    /// Or so many messages. Default 1,000.
+    pub messages: usize,
+    /// That wait or are on their way; beyond it `send` waits. Default 32 MiB.
     pub bytes_max: usize,
+    /// Then `send` gives [`Error::Full`]. Default 10 s.
+    pub full_wait: Duration,
 }
 
 impl Default for Batching {
     fn default() -> Batching {
-        Batching { linger: Duration::from_millis(5), bytes: 256 << 10, bytes_max: 32 << 20 }
+        let linger = Duration::from_millis(5);
+        let full_wait = Duration::from_secs(10);
+        Batching { linger, bytes: 256 << 10, messages: CALL_MESSAGES_MAX, bytes_max: 32 << 20, full_wait }
     }
 }
 
@@ -33,7 +39,7 @@ type Answer = Result<SendOutcome, Error>;
 pub struct Pending(Receiver<Answer>);
 
 impl Pending {
-    /// Blocks until the message is stored or refused, by the producer's deadline.
+    /// Blocks until the message is stored or refused, by the producer's deadline. [`Error::Closed`]: it is not stored.
     pub fn wait(self) -> Result<SendOutcome, Error> {
         let outcome = self.0.recv().map_err(|_| Error::Closed)??;
         match outcome.is_ok() {
@@ -43,103 +49,142 @@ impl Pending {
     }
 }
 
-#[derive(Default)]
 struct Waiting {
-    messages: Vec<(Message, Sender<Answer>)>,
-    bytes: usize,
-    bytes_sending: usize,
-    since: Option<Instant>, // the oldest message's arrival
-    is_flushed: bool,
+    message: Message,
+    size: usize,
+    since: Instant,
+    answer: Sender<Answer>,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Waiting>,
+    waiting_bytes: usize,
+    bytes: usize, // of what waits or is on its way
+    taken: u64,   // messages so far
+    answered: u64,
+    flush_to: u64,
     is_closed: bool,
 }
 
-/// Collects single messages into calls, made one after another by a thread of its own. Messages of one key keep their
-/// order as those of [`Producer::send_all`].
-pub struct BatchingProducer {
+struct Shared {
     how: Batching,
-    shared: Arc<(Mutex<Waiting>, Condvar)>,
-    sender: Mutex<Option<JoinHandle<()>>>,
+    state: Mutex<State>,
+    changed: Condvar,
 }
+
+/// Collects single messages into calls, made one after another by a thread of its own. A call takes all that waits, as
+/// far as it fits. Messages of one key keep their order, over retries too. It does not close the producer.
+pub struct BatchingProducer(Arc<Shared>);
 
 impl BatchingProducer {
     pub fn new(producer: Arc<Producer>, how: Batching) -> BatchingProducer {
-        let shared: Arc<(Mutex<Waiting>, Condvar)> = Arc::default();
+        let shared = Arc::new(Shared { how, state: Mutex::default(), changed: Condvar::new() });
         let sending = shared.clone();
-        let sender = std::thread::spawn(move || send_batches(&producer, how, &sending));
-        BatchingProducer { how, shared, sender: Mutex::new(Some(sender)) }
+        spawn(move || {
+            while let Some(batch) = sending.next_batch() {
+                sending.send(&producer, batch);
+            }
+        });
+        BatchingProducer(shared)
     }
 
-    /// Takes a message; blocks while too many bytes wait.
+    /// Takes a message. While as much as `bytes_max` waits it blocks, for `full_wait` at most. After an error the message
+    /// was not taken.
     pub fn send(&self, message: Message) -> Result<Pending, Error> {
-        let (lock, changed) = &*self.shared;
-        let is_full =
-            |waiting: &mut Waiting| !waiting.is_closed && waiting.bytes + waiting.bytes_sending >= self.how.bytes_max;
-        let mut waiting = changed.wait_while(lock.lock().unwrap(), is_full).unwrap();
-        if waiting.is_closed {
+        let message = prepared(message)?;
+        let Shared { how, state, changed } = &*self.0;
+        let is_full = |state: &mut State| !state.is_closed && state.bytes >= how.bytes_max;
+        let (mut state, waited) = changed.wait_timeout_while(state.lock().unwrap(), how.full_wait, is_full).unwrap();
+        if state.is_closed {
             return Err(Error::Closed);
         }
-        let (answering, answer) = channel();
-        waiting.bytes += size_of(&message);
-        waiting.messages.push((message, answering));
-        waiting.since.get_or_insert_with(Instant::now);
-        changed.notify_all();
-        Ok(Pending(answer))
-    }
-
-    /// Sends what waits now, and blocks until all of it is answered.
-    pub fn flush(&self) {
-        let (lock, changed) = &*self.shared;
-        let mut waiting = lock.lock().unwrap();
-        waiting.is_flushed = true;
-        changed.notify_all();
-        let is_open = |waiting: &mut Waiting| waiting.bytes + waiting.bytes_sending > 0;
-        drop(changed.wait_while(waiting, is_open).unwrap());
-    }
-
-    /// Sends what waits; later messages are refused. Dropping it does the same.
-    pub fn close(&self) {
-        self.shared.0.lock().unwrap().is_closed = true;
-        self.shared.1.notify_all();
-        if let Some(sender) = self.sender.lock().unwrap().take() {
-            let _ = sender.join(); // a panic of that thread has been printed
+        if waited.timed_out() && is_full(&mut state) {
+            return Err(Error::Full);
         }
+        let (answer, outcome) = channel();
+        let size = size_of(&message);
+        state.waiting.push_back(Waiting { message, size, since: Instant::now(), answer });
+        state.taken += 1;
+        state.bytes += size;
+        state.waiting_bytes += size;
+        if state.waiting.len() == 1 || self.0.is_enough(&state) {
+            changed.notify_all();
+        }
+        Ok(Pending(outcome))
+    }
+
+    /// Sends what waits now, and blocks until all that was taken before is answered.
+    pub fn flush(&self) {
+        let mut state = self.0.state.lock().unwrap();
+        let last = state.taken;
+        state.flush_to = last;
+        self.0.changed.notify_all();
+        drop(self.0.changed.wait_while(state, |state| state.answered < last).unwrap());
+    }
+
+    /// Sends what waits, until the deadline at most. What is in no call by then ends with [`Error::Closed`]; a call in
+    /// progress goes on by its own deadline. Later messages are refused. Dropping it closes within 10 s.
+    pub fn close(&self, deadline: Duration) {
+        let mut state = self.0.state.lock().unwrap();
+        state.is_closed = true;
+        self.0.changed.notify_all();
+        let is_open = |state: &mut State| state.answered < state.taken;
+        let (mut state, _) = self.0.changed.wait_timeout_while(state, deadline, is_open).unwrap();
+        state.answered += state.waiting.len() as u64;
+        state.waiting.clear(); // its Pending see that no answer will come
+        self.0.changed.notify_all();
     }
 }
 
 impl Drop for BatchingProducer {
     fn drop(&mut self) {
-        self.close();
+        self.close(Duration::from_secs(10));
     }
 }
 
-fn send_batches(producer: &Producer, how: Batching, (lock, changed): &(Mutex<Waiting>, Condvar)) {
-    let mut waiting = lock.lock().unwrap();
-    loop {
-        let left = waiting.since.map(|since| how.linger.saturating_sub(since.elapsed()));
-        let is_hurried = waiting.is_closed || waiting.is_flushed || waiting.bytes >= how.bytes;
-        waiting = match left {
-            None if waiting.is_closed => return,
-            None => {
-                waiting.is_flushed = false;
-                changed.wait(waiting).unwrap()
+impl Shared {
+    fn is_enough(&self, state: &State) -> bool {
+        state.waiting_bytes >= self.how.bytes || state.waiting.len() >= self.how.messages
+    }
+
+    /// Blocks until a call is to be made; none when none will be.
+    fn next_batch(&self) -> Option<Vec<Waiting>> {
+        let state = self.state.lock().unwrap();
+        let is_idle = |state: &mut State| state.waiting.is_empty() && !state.is_closed;
+        let state = self.changed.wait_while(state, is_idle).unwrap();
+        let left = self.how.linger.saturating_sub(state.waiting.front()?.since.elapsed());
+        let lingers =
+            |state: &mut State| !(state.is_closed || state.flush_to > state.answered || self.is_enough(state));
+        let (mut state, _) = self.changed.wait_timeout_while(state, left, lingers).unwrap();
+        let (mut batch, mut size) = (Vec::new(), 0);
+        while let Some(next) = state.waiting.front().map(|next| next.size) {
+            if batch.len() >= CALL_MESSAGES_MAX || !batch.is_empty() && size + next > CALL_BYTES_MAX {
+                break;
             }
-            Some(left) if !is_hurried && !left.is_zero() => changed.wait_timeout(waiting, left).unwrap().0,
-            Some(_) => {
-                let (messages, answering): (Vec<_>, Vec<_>) = take(&mut waiting.messages).into_iter().unzip();
-                waiting.bytes_sending = take(&mut waiting.bytes);
-                waiting.since = None;
-                drop(waiting);
-                let sent = producer.send_all(messages, How::default());
-                // A caller that has dropped its Pending does not ask for the answer.
-                match sent {
-                    Ok(outcomes) => answering.iter().zip(outcomes).for_each(|(to, each)| drop(to.send(Ok(each)))),
-                    Err(error) => answering.iter().for_each(|to| drop(to.send(Err(error.clone())))),
-                }
-                let mut next = lock.lock().unwrap();
-                next.bytes_sending = 0;
-                changed.notify_all();
-                next
-            }
-        };
+            size += next;
+            batch.extend(state.waiting.pop_front());
+        }
+        state.waiting_bytes -= size;
+        Some(batch)
+    }
+
+    fn send(&self, producer: &Producer, batch: Vec<Waiting>) {
+        let (mut messages, mut answers, mut size) = (Vec::new(), Vec::new(), 0);
+        for Waiting { message, size: more, answer, .. } in batch {
+            messages.push(message);
+            answers.push(answer);
+            size += more;
+        }
+        let count = answers.len() as u64;
+        // A caller that has dropped its Pending does not ask for the answer.
+        match producer.send_all(messages, How::default()) {
+            Ok(outcomes) => answers.iter().zip(outcomes).for_each(|(to, each)| drop(to.send(Ok(each)))),
+            Err(error) => answers.iter().for_each(|to| drop(to.send(Err(error.clone())))),
+        }
+        let mut state = self.state.lock().unwrap();
+        state.answered += count;
+        state.bytes -= size;
+        self.changed.notify_all();
     }
 }

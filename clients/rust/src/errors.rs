@@ -10,8 +10,10 @@ pub enum Error {
     Refused { code: Code, reason: String, id: String },
     /// The other end does not implement this contract. Retrying cannot help.
     Contract(String),
-    /// Used after `close`.
+    /// Used after `close`; or a batching producer was closed before it sent the message, which is not stored then.
     Closed,
+    /// A batching producer holds as much as it may. The message was not taken.
+    Full,
     /// The configuration or a message is invalid.
     Invalid(String),
 }
@@ -43,6 +45,7 @@ impl fmt::Display for Error {
             Error::Refused { code, reason, id } => write!(to, "{}: {reason} (message id {id})", name_of(*code)),
             Error::Contract(reason) | Error::Invalid(reason) => to.write_str(reason),
             Error::Closed => to.write_str("the client is closed"),
+            Error::Full => to.write_str("the batching producer is full"),
         }
     }
 }

@@ -1,3 +1,4 @@
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use crate::codes::{action_of, Action};
@@ -6,8 +7,8 @@ use crate::message::{Code, Message};
 use crate::message_fields::size_of;
 use crate::producer::SendResult;
 
-const CALL_MESSAGES_MAX: usize = 1_000;
-const CALL_BYTES_MAX: usize = 8_000_000; // well under Thrift's frame limit of 16,384,000
+pub(crate) const CALL_MESSAGES_MAX: usize = 1_000;
+pub(crate) const CALL_BYTES_MAX: usize = 8_000_000; // well under Thrift's frame limit of 16,384,000
 
 /// The outcome of one message after all retries.
 #[derive(Clone, Debug)]
@@ -56,6 +57,10 @@ impl Entry {
         Entry { message, due, attempts, is_settled, code, is_maybe_stored, reason, answer: None }
     }
 
+    fn key(&self) -> Option<(&str, &str)> {
+        self.message.key.as_ref().map(|key| (self.message.topic.as_str(), key.as_str()))
+    }
+
     /// `pause` gives the pause after so many attempts.
     pub fn answered(&mut self, answer: SendResult, now: Instant, pause: impl Fn(&SendResult, u32) -> Duration) {
         self.attempts += 1;
@@ -97,10 +102,24 @@ impl Entry {
     }
 }
 
-/// The due entries that fit into one call, at least one, and their approximate size in bytes.
+/// When the first message may be sent; none when all are settled.
+pub(crate) fn next_due(entries: &[Entry]) -> Option<Instant> {
+    let mut seen = HashSet::new();
+    let open = entries.iter().filter(|each| !each.is_settled);
+    open.filter_map(|each| each.key().map_or(true, |key| seen.insert(key)).then_some(each.due)).min()
+}
+
+/// The messages to send now that fit into one call, and their approximate size in bytes. At least one if one is due.
+///
+/// A message waits while an earlier one of its key does: so a key keeps its order over retries. It holds because a proxy
+/// that refuses a message stores none of its key's later messages of the same call.
 pub(crate) fn one_call(entries: &[Entry], now: Instant) -> (Vec<usize>, usize) {
-    let (mut chosen, mut size) = (Vec::new(), 0);
-    for (at, each) in entries.iter().enumerate().filter(|(_, each)| !each.is_settled && each.due <= now) {
+    let (mut chosen, mut size, mut held) = (Vec::new(), 0, HashSet::new());
+    for (at, each) in entries.iter().enumerate().filter(|(_, each)| !each.is_settled) {
+        if each.due > now || each.key().is_some_and(|key| held.contains(&key)) {
+            held.extend(each.key());
+            continue;
+        }
         let more = size_of(&each.message);
         if !chosen.is_empty() && (chosen.len() >= CALL_MESSAGES_MAX || size + more > CALL_BYTES_MAX) {
             break;
@@ -136,6 +155,23 @@ mod tests {
         stored.failed(&CallFailed { reason: "cut".into(), sent: true }, now);
         stored.answered(answer(Code::DUPLICATE), now, |_, _| second);
         assert!(stored.is_settled && stored.outcome().is_ok());
+    }
+
+    #[test]
+    fn a_message_waits_while_an_earlier_one_of_its_key_does() {
+        let now = Instant::now();
+        let keyed = |key: &str| {
+            let mut message = crate::message("t", "x");
+            message.key = Some(key.into());
+            Entry::new(message, now)
+        };
+        let mut entries = [keyed("k"), keyed("k"), keyed("other"), entry(now)];
+        entries[0].due = now + Duration::from_secs(1);
+        assert_eq!(one_call(&entries, now).0, [2, 3]);
+        (entries[2].is_settled, entries[3].is_settled) = (true, true);
+        assert_eq!(next_due(&entries), Some(now + Duration::from_secs(1)));
+        entries[0].is_settled = true;
+        assert_eq!(one_call(&entries, now).0, [1]);
     }
 
     #[test]

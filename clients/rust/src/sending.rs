@@ -9,8 +9,8 @@ use crate::connection::{Input, Output};
 use crate::consumer::Delivery;
 use crate::errors::{AttemptError, CallFailed, Error};
 use crate::message::{Code, Message};
-use crate::message_fields::{message, new_id};
-use crate::plan::{one_call, Entry, SendOutcome};
+use crate::message_fields::{message, prepared};
+use crate::plan::{next_due, one_call, Entry, SendOutcome};
 use crate::pool::{Attempt, Pool};
 use crate::producer::{Durability, ProducerSyncClient, SendRequest, SendResult};
 
@@ -71,21 +71,17 @@ impl Producer {
     /// Sends many messages, of any topics, and returns one outcome each, in order. The error is about the call as a
     /// whole; a message's failure is in its outcome.
     ///
-    /// Messages of one key keep their order within the queue as long as none of them needs a retry.
+    /// Messages of one key keep their order, over retries too: a message waits while an earlier one of its key does.
     pub fn send_all(&self, messages: Vec<Message>, how: How) -> Result<Vec<SendOutcome>, Error> {
         let now = Instant::now();
         let deadline = now + self.config.deadline + how.reply_wait;
         let mut entries = Vec::with_capacity(messages.len());
-        for mut each in messages {
-            if each.topic.is_empty() {
-                return Err(Error::Invalid("message topic: missing".into()));
-            }
-            each.id = Some(each.id.filter(|id| !id.is_empty()).unwrap_or_else(new_id));
-            entries.push(Entry::new(each, now));
+        for each in messages {
+            entries.push(Entry::new(prepared(each)?, now));
         }
         let luck = chance(); // drawn once: what is refused together is sent again together
         let mut stay = None;
-        while let Some(due) = entries.iter().filter(|each| !each.is_settled).map(|each| each.due).min() {
+        while let Some(due) = next_due(&entries) {
             let now = Instant::now();
             let start = due.max(self.pool.usable_at());
             if start.max(now) >= deadline {
