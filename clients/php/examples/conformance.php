@@ -2,6 +2,8 @@
 
 /** Does what the conformance suite asks for: one JSON object per line on stdin and on stdout; clients/conformance/. */
 
+use Penstock\Client\Batching;
+use Penstock\Client\BatchingProducer;
 use Penstock\Client\Consumer;
 use Penstock\Client\Metrics;
 use Penstock\Client\Options;
@@ -75,6 +77,21 @@ final class Driver
         return ['results' => array_map($shown, $results)];
     }
 
+    public function batch(array $asked): array
+    {
+        $how = new Batching($asked['linger_ms'], $asked['bytes'], $asked['count']);
+        $results = [];
+        $batching = new BatchingProducer($this->producer, $how, function (Message $message, Result $result) use (&$results) {
+            $results[] = ['code' => $result->code, 'id' => $result->id, 'attempts' => $result->attempts];
+        });
+        array_map(fn (array $each) => $batching->send($this->message($each)), $asked['messages']);
+        if ($asked['flush']) {
+            $batching->flush();
+        }
+        $batching->close($asked['close_ms'] >= 0 ? $asked['close_ms'] : 10_000);
+        return ['results' => $results];
+    }
+
     public function pull(array $asked): array
     {
         $this->pulled = $this->consumer->pull(maxMessages: $asked['max'], waitMs: $asked['wait_ms']);
@@ -112,6 +129,7 @@ final class Driver
             $handled[] = bin2hex($delivery->message->body ?? '');
             return match ($asked['verdict']) {
                 'fail' => throw new RuntimeException('the handler failed'),
+                'fault' => strlen([]), // a TypeError
                 'reject' => Verdict::REJECT,
                 default => Verdict::DONE,
             };

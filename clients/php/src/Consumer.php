@@ -271,7 +271,10 @@ final class Consumer
         $beganS = Clock::nowS();
         try {
             [$verdict, $reason] = [$handle($delivery) ?? Verdict::DONE, null];
-        } catch (\Exception $error) {
+            if (!in_array($verdict, [Verdict::DONE, Verdict::RETRY, Verdict::REJECT], true)) {
+                throw new \UnexpectedValueException('the handler returned no verdict: use DONE, RETRY, REJECT or null');
+            }
+        } catch (\Throwable $error) { // also an \Error: a handler's fault costs its message an attempt, not the loop
             [$verdict, $reason] = [Verdict::RETRY, $error::class . ': ' . $error->getMessage()];
         }
         $tookS = Clock::nowS() - $beganS;

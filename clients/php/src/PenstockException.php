@@ -2,7 +2,7 @@
 
 namespace Penstock\Client;
 
-/** Base of all exceptions of this client: SendException, PullException, ContractException. */
+/** Base of all exceptions of this client: SendException, PullException, ContractException, ClosedException. */
 class PenstockException extends \RuntimeException
 {
 }

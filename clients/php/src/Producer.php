@@ -17,7 +17,8 @@ use Penstock\SendRequest;
  */
 final class Producer
 {
-    private const CALL_MESSAGES_MAX = 1_000;
+    /** @internal */
+    public const CALL_MESSAGES_MAX = 1_000;
     private const CALL_BYTES_MAX = 8_000_000; // well under Thrift's frame limit of 16,384,000
     private const SOCKET_MARGIN_S = 0.5; // a proxy answers by the call's timeout; its answer needs a moment to come back
 
@@ -85,7 +86,7 @@ final class Producer
     /**
      * Send many messages, of any topics, and return one result each, in order. Does not throw for a message's failure.
      *
-     * Messages of one key keep their order within the queue as long as none of them needs a retry.
+     * Messages of one key keep their order, over retries too: a message waits while an earlier one of its key does.
      *
      * @param list<Message> $messages
      * @return list<Result>
@@ -97,11 +98,11 @@ final class Producer
         ?int $deadlineMs = null,
     ): array {
         foreach ($messages as $message) {
-            $message->id ??= bin2hex(random_bytes(16));
+            $message->id ??= self::newId();
         }
         $nowS = Clock::nowS();
         $deadlineS = $nowS + (($deadlineMs ?? $this->options->deadlineMs) + ($replyWaitMs ?? 0)) / 1000;
-        $plan = new SendPlan(count($messages), $nowS, $this->options);
+        $plan = new SendPlan(array_values($messages), $nowS, $this->options);
         $stay = null;
         while (!$plan->finished()) {
             $nowS = Clock::nowS();
@@ -182,7 +183,7 @@ final class Producer
     {
         $size = 0;
         foreach ($due as $count => $index) {
-            $more = $this->size($messages[$index]);
+            $more = self::size($messages[$index]);
             if ($count > 0 && ($count >= self::CALL_MESSAGES_MAX || $size + $more > self::CALL_BYTES_MAX)) {
                 return [array_slice($due, 0, $count), $size];
             }
@@ -191,7 +192,24 @@ final class Producer
         return [$due, $size];
     }
 
-    private function size(Message $message): int
+    /** @internal */
+    public static function newId(): string
+    {
+        return bin2hex(random_bytes(16));
+    }
+
+    /** @internal */
+    public function tell(string $sentence): void
+    {
+        ($this->options->tell)($sentence);
+    }
+
+    /**
+     * About how many bytes the message takes in a request.
+     *
+     * @internal
+     */
+    public static function size(Message $message): int
     {
         $size = 200 + strlen($message->topic) + strlen($message->body ?? '') + strlen($message->key ?? '');
         foreach ($message->properties ?? [] as $name => $value) {

@@ -2,6 +2,7 @@
 
 namespace Penstock\Client;
 
+use Penstock\Message;
 use Penstock\SendResult;
 
 /**
@@ -10,23 +11,27 @@ use Penstock\SendResult;
  * Invariant: a message whose outcome was once unknown is reported as unknown (TIMEOUT) unless a later answer settles
  * it. A later "not stored" applies only to that later attempt.
  *
+ * A message waits while an earlier one of its key does: so a key keeps its order over retries. It holds because a proxy
+ * that refuses a message stores none of its key's later messages of the same call.
+ *
  * @internal
  */
 final class SendPlan
 {
     /** @var array<int, SendEntry> */
     public array $entries = [];
-    /** @var array<int, true> */
+    /** @var array<int, string> the ordering key of each open message; without a key one of its own */
     private array $open = [];
     /** Drawn once: messages refused together are sent again together. */
     private readonly float $chance;
 
-    public function __construct(int $count, float $nowS, private readonly Options $options)
+    /** @param list<Message> $messages */
+    public function __construct(array $messages, float $nowS, private readonly Options $options)
     {
         $this->chance = Options::chance();
-        for ($index = 0; $index < $count; $index++) {
+        foreach ($messages as $index => $message) {
             $this->entries[] = new SendEntry($nowS);
-            $this->open[$index] = true;
+            $this->open[$index] = $message->key === null ? "\n$index" : "$message->topic\n$message->key";
         }
     }
 
@@ -38,13 +43,24 @@ final class SendPlan
     /** @return list<int> */
     public function due(float $nowS): array
     {
-        $due = array_filter(array_keys($this->open), fn (int $index) => $this->entries[$index]->dueS <= $nowS);
-        return array_values($due);
+        $due = $held = [];
+        foreach ($this->open as $index => $key) {
+            if ($this->entries[$index]->dueS <= $nowS && !isset($held[$key])) {
+                $due[] = $index;
+            } else {
+                $held[$key] = true;
+            }
+        }
+        return $due;
     }
 
     public function nextDueS(): float
     {
-        return min(array_map(fn (int $index) => $this->entries[$index]->dueS, array_keys($this->open)));
+        $firsts = [];
+        foreach ($this->open as $index => $key) {
+            $firsts[$key] ??= $this->entries[$index]->dueS;
+        }
+        return min($firsts);
     }
 
     public function answered(int $index, SendResult $answer, float $nowS): void

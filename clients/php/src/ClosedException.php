@@ -1,0 +1,8 @@
+<?php
+
+namespace Penstock\Client;
+
+/** A batching producer is closed; the message was not taken. */
+final class ClosedException extends PenstockException
+{
+}
