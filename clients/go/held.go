@@ -16,9 +16,9 @@ type heldDelivery struct {
 }
 
 // key: messages without a key have no order.
-func (h *heldDelivery) key() (orderingKey, bool) {
+func (h *heldDelivery) key() (topicKey, bool) {
 	m := h.delivery.Message
-	return orderingKey{topic: m.Topic, key: m.Key}, m.Key != ""
+	return topicKey{topic: m.Topic, key: m.Key}, m.Key != ""
 }
 
 // heldLeases are the deliveries of a Run in the order of their pull, at most as many of them in handlers as there are
@@ -72,7 +72,7 @@ func (h *heldLeases) begin(now time.Time) *heldDelivery {
 	if len(h.busy) >= h.workers {
 		return nil
 	}
-	keys := map[orderingKey]bool{}
+	keys := map[topicKey]bool{}
 	for each := range h.busy {
 		if key, has := each.key(); has {
 			keys[key] = true

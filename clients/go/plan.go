@@ -21,7 +21,7 @@ type plan struct {
 }
 
 type entry struct {
-	key         orderingKey
+	key         topicKey
 	due         time.Time
 	attempts    int
 	settled     bool
@@ -31,8 +31,8 @@ type entry struct {
 	answer      *contract.SendResult_
 }
 
-// orderingKey: a message without a key has none, and is alone with its index.
-type orderingKey struct {
+// topicKey is what messages have in common that keep their order. One without a key is alone with its index.
+type topicKey struct {
 	topic, key string
 	index      int
 }
@@ -40,7 +40,7 @@ type orderingKey struct {
 func newPlan(messages []*Message, now time.Time, config Config, chance float64) *plan {
 	p := &plan{entries: make([]entry, len(messages)), open: len(messages), config: config, chance: chance}
 	for i, m := range messages {
-		key := orderingKey{topic: m.Topic, key: m.Key}
+		key := topicKey{topic: m.Topic, key: m.Key}
 		if m.Key == "" {
 			key.index = i + 1
 		}
@@ -51,7 +51,7 @@ func newPlan(messages []*Message, now time.Time, config Config, chance float64) 
 
 func (p *plan) due(now time.Time) []int {
 	var indexes []int
-	held := map[orderingKey]bool{}
+	held := map[topicKey]bool{}
 	for i := range p.entries {
 		if e := &p.entries[i]; e.settled {
 			continue
@@ -66,7 +66,7 @@ func (p *plan) due(now time.Time) []int {
 
 func (p *plan) nextDue() time.Time {
 	var next time.Time
-	seen := make(map[orderingKey]bool, p.open)
+	seen := make(map[topicKey]bool, p.open)
 	for i := range p.entries {
 		e := &p.entries[i]
 		if !e.settled && !seen[e.key] && (next.IsZero() || e.due.Before(next)) {

@@ -20,7 +20,7 @@ final class SendPlan
 {
     /** @var array<int, SendEntry> */
     public array $entries = [];
-    /** @var array<int, string> the ordering key of each open message; without a key one of its own */
+    /** @var array<int, string> topic and key of each open message; without a key one of its own */
     private array $open = [];
     /** Drawn once: messages refused together are sent again together. */
     private readonly float $chance;

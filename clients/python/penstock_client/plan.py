@@ -33,7 +33,7 @@ class Entry:
 class SendPlan:
     """
     Args:
-        keys: the ordering key of each message; None: it has none.
+        keys: topic and key of each message; None: it has no key, and no order.
     """
 
     def __init__(self, keys: Sequence[Hashable | None], now_s: float, backoff_s: Callable[[int], float]) -> None:

@@ -96,7 +96,7 @@ def waits_for_room(fake: FakePenstock, client: Client) -> None:
     assert [message.id for message in stored(fake)] == ["a", "b", "c"]
 
 
-@sdk_case("and refuses the message as full after its bound, by name", without=ONE_THREAD)
+@sdk_case("a batching producer that stays full refuses the message as full", without=ONE_THREAD)
 def refuses_when_full(fake: FakePenstock, client: Client) -> None:
     first, *others = client.batch(*BATCH, bytes_max=1, full_wait_ms=0, flush=True)
     assert first["code"] == 0
