@@ -85,10 +85,10 @@ final class Driver
             $results[] = ['code' => $result->code, 'id' => $result->id, 'attempts' => $result->attempts];
         });
         array_map(fn (array $each) => $batching->send($this->message($each)), $asked['messages']);
-        if ($asked['flush']) {
+        if ($asked['close_ms'] < 0) { // else its deadline would be that of what still waits
             $batching->flush();
         }
-        $batching->close($asked['close_ms'] >= 0 ? $asked['close_ms'] : 10_000);
+        $batching->close(max(0, $asked['close_ms']));
         return ['results' => $results];
     }
 

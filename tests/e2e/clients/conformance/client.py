@@ -72,14 +72,19 @@ class Client:
         self.busiest = 0  # the most handlers at a time in the last run
 
     def on(self, fake: FakePenstock) -> "Client":
+        return self.at(fake.producer_endpoints, fake.consumer_endpoints, fake.app, fake.key_id, fake.secret)
+
+    def at(
+        self, producer: str, consumer: str, app: str, key_id: str, secret: str, topic: str = TOPIC, group: str = GROUP
+    ) -> "Client":
         self._defaults = {
-            "producer": fake.producer_endpoints,
-            "consumer": fake.consumer_endpoints,
-            "app": fake.app,
-            "key_id": fake.key_id,
-            "secret": fake.secret,
-            "topic": TOPIC,
-            "group": GROUP,
+            "producer": producer,
+            "consumer": consumer,
+            "app": app,
+            "key_id": key_id,
+            "secret": secret,
+            "topic": topic,
+            "group": group,
             "deadline_ms": 10_000,
             "call_timeout_ms": 3_000,
             "lease_ms": 0,
