@@ -15,10 +15,10 @@ type heldDelivery struct {
 	lost     bool      // its extension was refused
 }
 
-// key: messages without a key have no order.
+// key tells whether there is one, too: messages without a key have no order.
 func (h *heldDelivery) key() (topicKey, bool) {
 	m := h.delivery.Message
-	return topicKey{topic: m.Topic, key: m.Key}, m.Key != ""
+	return topicKey{m.Topic, m.Key}, m.Key != ""
 }
 
 // heldLeases are the deliveries of a Run in the order of their pull, at most as many of them in handlers as there are

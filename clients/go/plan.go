@@ -31,18 +31,15 @@ type entry struct {
 	answer      *contract.SendResult_
 }
 
-// topicKey is what messages have in common that keep their order. One without a key is alone with its index.
-type topicKey struct {
-	topic, key string
-	index      int
-}
+// topicKey is what messages have in common that keep their order. One without a key has none: the zero value.
+type topicKey struct{ topic, key string }
 
 func newPlan(messages []*Message, now time.Time, config Config, chance float64) *plan {
 	p := &plan{entries: make([]entry, len(messages)), open: len(messages), config: config, chance: chance}
 	for i, m := range messages {
-		key := topicKey{topic: m.Topic, key: m.Key}
-		if m.Key == "" {
-			key.index = i + 1
+		var key topicKey
+		if m.Key != "" {
+			key = topicKey{m.Topic, m.Key}
 		}
 		p.entries[i] = entry{key: key, due: now, code: Unavailable, reason: "no proxy could be reached before the deadline"}
 	}
@@ -57,7 +54,7 @@ func (p *plan) due(now time.Time) []int {
 			continue
 		} else if !e.due.After(now) && !held[e.key] {
 			indexes = append(indexes, i)
-		} else {
+		} else if e.key.key != "" {
 			held[e.key] = true
 		}
 	}
@@ -66,13 +63,18 @@ func (p *plan) due(now time.Time) []int {
 
 func (p *plan) nextDue() time.Time {
 	var next time.Time
-	seen := make(map[topicKey]bool, p.open)
+	seen := map[topicKey]bool{}
 	for i := range p.entries {
 		e := &p.entries[i]
-		if !e.settled && !seen[e.key] && (next.IsZero() || e.due.Before(next)) {
+		if e.settled || seen[e.key] {
+			continue
+		}
+		if next.IsZero() || e.due.Before(next) {
 			next = e.due
 		}
-		seen[e.key] = seen[e.key] || !e.settled
+		if e.key.key != "" {
+			seen[e.key] = true
+		}
 	}
 	return next
 }
