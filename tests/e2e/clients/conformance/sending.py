@@ -135,7 +135,7 @@ def newer_later(fake: FakePenstock, client: Client) -> None:
 
 @sdk_case("a code with an unknown digit is taken as unknown")
 def unknown_digit(fake: FakePenstock, client: Client) -> None:
-    client.open(deadline_ms=300)
+    client.open(deadline_ms=800)
     fail_all(fake, code=900, times=1_000)
     assert client.code(id="a") == 300
     assert len(sent_ids(fake)) >= 2
