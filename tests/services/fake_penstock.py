@@ -40,16 +40,20 @@ class Fault:
 
     Attributes:
         code: answered instead of doing the work; None: do the work.
+        retry_after_ms: told with the code; a list: of each message of the call.
         messages: positions within the call that the code applies to; None: all. The others are stored as usual.
         drop: "before" closes the connection without doing the work, "after" does it and then closes, "hang" neither does
             it nor answers.
     """
 
     code: int | None = None
-    retry_after_ms: int | None = None
+    retry_after_ms: int | list[int] | None = None
     messages: set[int] | None = None
     drop: str = ""
     times: int = 1
+
+    def told_ms(self, position: int) -> int | None:
+        return self.retry_after_ms[position] if isinstance(self.retry_after_ms, list) else self.retry_after_ms
 
     def hits(self, position: int) -> bool:
         return self.code is not None and (self.messages is None or position in self.messages)
@@ -109,7 +113,7 @@ class FakeProxy:
                 elif fault.hits(position):
                     results.append(
                         producer_thrift.SendResult(
-                            code=fault.code, retry_after_ms=fault.retry_after_ms, error="a fault"
+                            code=fault.code, retry_after_ms=fault.told_ms(position), error="a fault"
                         )
                     )
                 else:
