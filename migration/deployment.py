@@ -33,6 +33,7 @@ from migration.journals import PRODUCERS, journal_facts
 from migration.leftovers import LeftDeadLetters, LeftDelayedMessages
 from migration.plan import DOUBLE_READ, DOUBLE_WRITE, MigrationPlan
 from migration.positions import CopiedTopic, KafkaEnds, kafka_ends, source_faults
+from migration.send_errors import SendErrors, read_send_errors
 from migration.states import Do, PlanState
 from migration.tails import CopyTails, EnginePlace
 
@@ -68,26 +69,31 @@ class Deployment:
         engine: of its queues.
         tails: moves positions over what holds nothing to copy; None: they stay.
         progress: called with a sentence after each effect.
+        send_errors: reads the outcomes of sends.
     """
 
     def __init__(
         self, admin: Administrator, plan: MigrationPlan, kafka: Callable[[], ClusterAdmin], engine: EngineSide,
         progress: Callable[[str], object] = lambda sentence: None, tails: CopyTails | None = None,
+        send_errors: Callable[[ConfigStore, Collection[str]], SendErrors] = read_send_errors,
     ) -> None:  # fmt: skip
-        self._tails = tails
+        self._tails, self._send_errors = tails, send_errors
         self._admin, self._plan, self._kafka, self._engine, self._progress = admin, plan, kafka, engine, progress
 
     @property
     def _store(self) -> ConfigStore:
         return self._admin.store
 
-    def facts(self, with_positions: bool, with_claims: bool = False, with_leftovers: bool = False) -> Facts:
+    def facts(
+        self, with_positions: bool, with_claims: bool = False, with_leftovers: bool = False, with_errors: bool = False
+    ) -> Facts:
         """The facts, as of one time or later.
 
         Args:
             with_positions: ask Kafka and the engine, too.
             with_claims: ask what bridges copy.
             with_leftovers: ask the engine for delayed messages and dead letters.
+            with_errors: ask the producer proxies for the outcomes of sends.
         """
         store, names = self._store, self._plan.topic_names
         version = store.version()  # before the entries: who has applied it has applied what is read here
@@ -103,6 +109,8 @@ class Deployment:
         cut_ms = max(each.cut_ms for each in topics.values())
         soaked_ms = max(0, self._admin.clock.now_ms() - cut_ms) if cut_ms else 0
         found = Facts(topics, tuple(laggards(store, version)), unsent(store, version), soaked_ms=soaked_ms)
+        if with_errors:
+            found = replace(found, errors=self._send_errors(store, names))
         if self._plan.recipe != DOUBLE_WRITE:
             return found
         return replace(found, **journal_facts(store, names, version)._asdict())

@@ -28,6 +28,7 @@ def rows(plan: MigrationPlan, command: str) -> list[dict[str, Any]]:
     numbers = {
         "topics": len(plan.topics), "cluster": plan.cluster, "lag": plan.gates.lag_messages,
         "fence": plan.limits.fence_s, "soak": plan.limits.soak_hours,
+        "errors": f"{100 * plan.gates.error_rate:g} %",
     }  # fmt: skip
     return [
         {
@@ -40,12 +41,17 @@ def rows(plan: MigrationPlan, command: str) -> list[dict[str, Any]]:
     ]
 
 
+def waiting_operator(state: PlanState) -> str:
+    """What a plan waits for while no course is at work."""
+    following = NEXT.get(state.step)
+    return f"an operator: {following} is next" if following else "nothing: it has ended"
+
+
 def waits_for(state: PlanState, facts: Facts, rules: Rules, is_at_work: bool) -> str:
     """What the plan waits for, as a sentence with numbers."""
     idle = "" if is_at_work else " (no process is at work: use resume)"
     if not state.course:
-        following = NEXT.get(state.step)
-        return f"an operator: {following} is next" if following else "nothing: it has ended"
+        return waiting_operator(state)
     decision = decide(state, facts, rules)
     if isinstance(decision, Wait):
         return decision.sentence + idle

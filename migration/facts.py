@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from common.ops.send_pages import TopicSendCounts
 from migration.leftovers import LeftDeadLetters, LeftDelayedMessages
 
 IN_KAFKA, IN_ENGINE, MISSING = "kafka", "engine", ""
@@ -132,6 +133,21 @@ class WaitingCopies(NamedTuple):
     ids: tuple[tuple[int | None, str], ...] = ()
 
 
+class SendErrors(NamedTuple):
+    """Sends of the last minutes.
+
+    Attributes:
+        topics: outcomes over all proxies, of the plan's topics that were sent to.
+        silent: proxies whose page cannot be read, each as a sentence shows it.
+    """
+
+    topics: Mapping[str, TopicSendCounts] = {}
+    silent: tuple[str, ...] = ()
+
+
+NOT_ASKED = SendErrors()
+
+
 @dataclass(frozen=True)
 class Facts:
     """
@@ -144,6 +160,7 @@ class Facts:
         uncopied: producer proxies that may hold messages of fenced topics that one side lacks.
         waiting: what journals hold of the plan's topics, by journal and topic.
         doubts: what no journal can repair: ranges to compare, messages that a secondary refuses; one sentence each.
+        errors: outcomes of sends in the last minutes; empty: they were not asked for.
         waited_ms: time for which the present sub-step has been at work in this run.
         quiet_ms: time for which no end offset of the side that is left has grown, in this run.
         soaked_ms: time since the plan's topics were cut.
@@ -157,6 +174,7 @@ class Facts:
     uncopied: tuple[str, ...] = ()
     waiting: tuple["WaitingCopies", ...] = ()
     doubts: tuple[str, ...] = ()
+    errors: SendErrors = NOT_ASKED
     waited_ms: int = 0
     quiet_ms: int = 0
     soaked_ms: int = 0
@@ -167,6 +185,7 @@ class Rules:
     """The plan's bounds, and what the operator accepts.
 
     Attributes:
+        error_rate: share of failed sends that a topic may have; 1: any.
         is_order_strict: whether both sides must have the messages of a key in the same order.
         accepted: gates that the operator accepts although they are red.
     """
@@ -175,4 +194,5 @@ class Rules:
     lag_messages: int
     soak_ms: int
     is_order_strict: bool = True
+    error_rate: float = 1.0
     accepted: frozenset[str] = frozenset()

@@ -12,7 +12,7 @@
 A plan is stored as it was read. Its digest names the text, so that an operator sees which one is at work.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -58,9 +58,11 @@ class PlanGates:
 
     Attributes:
         lag_messages: records that the copy may still lack. More makes the fence longer, less may never be reached.
+        error_rate: share of the sends to one topic that may have failed in the last minutes; 1: no bound.
     """
 
     lag_messages: int = 1_000
+    error_rate: float = 0.01
 
 
 @dataclass(frozen=True)
@@ -164,7 +166,7 @@ def _checked(name: str, checks: Checks, text: str) -> MigrationPlan:
         checks.fault("cluster", f"{quoted(cluster)} is not a name: use that of a cluster of `penstock kafka list`")
     plan = MigrationPlan(
         name, recipe, str(cluster), _topics(checks), checks.names("groups", GROUPS_MAX), order,
-        PlanGates(**_numbers(checks, "gates", lag_messages=(PlanGates.lag_messages, 0, 1_000_000))),
+        _gates(checks),
         PlanLimits(**_numbers(
             checks, "limits",
             fence_s=(PlanLimits.fence_s, 5, FENCE_MS_MAX // 1000), soak_hours=(PlanLimits.soak_hours, 0, 10_000),
@@ -204,16 +206,31 @@ def _topic(checks: Checks, field: str, value: Any) -> PlannedTopic:
     return PlannedTopic(str(name), queues)
 
 
+def _gates(checks: Checks) -> PlanGates:
+    inner = _inside(checks, "gates", ("lag_messages", "error_rate"))
+    lag = inner.integer("lag_messages", PlanGates.lag_messages, 0, 1_000_000)
+    rate = inner.take("error_rate", PlanGates.error_rate)
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate <= 1:
+        inner.fault("error_rate", f"{quoted(rate)} is not a share: use 0 to 1, such as 0.01 for 1 %")
+        rate = PlanGates.error_rate
+    _no_others(inner)
+    return PlanGates(lag, float(rate))
+
+
 def _numbers(checks: Checks, field: str, **bounds: tuple[int, int, int]) -> dict[str, int]:
     """The whole numbers of a mapping: by name their default, lowest and highest value."""
-    value = checks.take(field, {})
-    if not isinstance(value, Mapping):
-        checks.fault(field, f"it is not a mapping: use {listed(list(bounds))}")
-        value = {}
-    inner = checks.inside(field, {str(key): each for key, each in value.items()})
+    inner = _inside(checks, field, tuple(bounds))
     found = {name: inner.integer(name, *each) for name, each in bounds.items()}
     _no_others(inner)
     return found
+
+
+def _inside(checks: Checks, field: str, names: Sequence[str]) -> Checks:
+    value = checks.take(field, {})
+    if not isinstance(value, Mapping):
+        checks.fault(field, f"it is not a mapping: use {listed(list(names))}")
+        value = {}
+    return checks.inside(field, {str(key): each for key, each in value.items()})
 
 
 def _no_others(checks: Checks) -> None:

@@ -27,13 +27,15 @@ HOUR_MS = 3_600_000
 def rules_of(plan: MigrationPlan, accepted: frozenset[str] = frozenset()) -> Rules:
     """The plan's bounds as deciders take them."""
     soak_ms = plan.limits.soak_hours * HOUR_MS
-    return Rules(plan.name, plan.gates.lag_messages, soak_ms, plan.order == ORDERS[0], accepted)
+    return Rules(plan.name, plan.gates.lag_messages, soak_ms, plan.order == ORDERS[0], plan.gates.error_rate, accepted)
 
 
 class PlanWorld(Protocol):
     """See Deployment."""
 
-    def facts(self, with_positions: bool, with_claims: bool = False, with_leftovers: bool = False) -> Facts: ...
+    def facts(
+        self, with_positions: bool, with_claims: bool = False, with_leftovers: bool = False, with_errors: bool = False
+    ) -> Facts: ...
 
     def perform(self, item: Do, state: PlanState) -> None: ...
 
@@ -106,7 +108,9 @@ class CourseRun:
 
     def _facts(self) -> Facts:
         state, sub_step = self.entry.state, SUB_STEPS[self.entry.state.sub_step]
-        facts = self._world.facts(sub_step.asks_positions, sub_step.asks_claims, sub_step.asks_leftovers)
+        facts = self._world.facts(
+            sub_step.asks_positions, sub_step.asks_claims, sub_step.asks_leftovers, sub_step.asks_errors
+        )
         now_s = self._clock.monotonic_s()
         still = {name: left_ends(state, each) for name, each in leaving(state, facts).items()}
         if still != self._still:

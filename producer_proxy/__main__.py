@@ -85,7 +85,8 @@ def run(options: argparse.Namespace) -> None:
     for each in (ConfigMetrics(lambda: view), BufferMetrics(buffering), JournalMetrics(journaling)):
         registry.register(each)
     traces = traces_of(options, process, registry, proxy.trace)
-    pages = proxy_pages(proxy.connections(), proxy.drain_switch, key, process, SystemClock())
+    own_pages = proxy_pages(proxy.connections(), proxy.drain_switch, key, process, SystemClock())
+    pages = {**own_pages, **proxy.outcomes.pages()}
     ops = start_ops(options.ops[0], options.ops[1], registry, lambda: {**proxy.health(), **watch.health()}, pages)
     view.own_report.tell_pages(ops.port)
     settle(proxy.health, stop.asked)

@@ -90,6 +90,7 @@ class ProducerProxy:
         self.service = SendService(
             self._principals, self.topics, self.admission, self.requests, self.buffer, self._clock.now_ms, self._learn
         )
+        self.outcomes = self.service.outcomes
         self.front = self._make_front(engine_topics)
         self.buffering.start(self.topics)
         self.journaling.start(self.targets)
@@ -135,13 +136,16 @@ class ProducerProxy:
         sentences = {int(code): sentence.encode() for code, sentence in SENTENCES.items()}
 
         def is_right(destination: Any) -> bool:
+            self.outcomes.follow(destination.name)
             return (topics if destination.lane is None else self._kafka_topics).is_right(destination)
 
         lanes_by_class = (None, *(self.brokers.lanes[each.lane] for each in CLASSES))
-        return Front(
+        made = Front(
             lanes_by_class, topics.known, is_right, self._view.generation, self.service.handle, sentences,
             process_bytes(), DEFAULT_TIMEOUT_MS, RETRY_AFTER_MS, self.service.rescue, self.requests,
         )  # fmt: skip
+        made.topic_sends = self.outcomes.topics
+        return made
 
     def _hot_connection(self, sock: Any, peer: str, ssl_context: Any) -> Any:
         prefix_check = self._principals.prefix_verifies
@@ -165,6 +169,7 @@ class ProducerProxy:
         if not self.drain_switch.is_out:  # its quota slices and its static share go to the other proxies
             self.admission.tick()
         self.topics.fences.tick()
+        self.outcomes.tick()
 
     def _on_change(self) -> None:
         self._follow_groups()

@@ -108,6 +108,12 @@ def gates(entry: PlanEntry, facts: Facts, check: Mapping[str, Any] | None) -> li
     limits = entry.plan.limits
     found = [
         Gate("records that the copies lack", f"at most {entry.plan.gates.lag_messages:,}", "see positions", None),
+        Gate(
+            "failed sends of a topic in 5 minutes",
+            f"at most {100 * entry.plan.gates.error_rate:g} %",
+            "see `migrate status`",
+            None,
+        ),
         Gate("processes that lack the present configuration", "none", _counted(facts.late), not facts.late),
         Gate("proxies with sends of unknown outcome", "none", _counted(facts.unsent), not facts.unsent),
     ]

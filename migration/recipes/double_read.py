@@ -12,8 +12,8 @@ COURSES: Courses = {
     # The dual reads first: a topic with its home in Kafka and without them would be copied for all groups.
     "start": Course((PlanStep.PLANNED,), ("mark", "dual_reads", "dual_reads_applied", "entries", "applied"), PlanStep.COPYING, "abort"),
     "verify": Course((PlanStep.COPYING, PlanStep.VERIFIED), ("groups_near",), PlanStep.VERIFIED, "abort"),
-    "fence": Course(CUTTABLE, ("groups_gate", *_FENCING), PlanStep.FENCED, "abort, or wait: it ends by itself"),
-    "cut": Course(CUTTABLE, ("groups_gate", *_FENCING, "switch", "followed"), PlanStep.CUT, "rollback"),
+    "fence": Course(CUTTABLE, ("error_rate", "groups_gate", *_FENCING), PlanStep.FENCED, "abort, or wait: it ends by itself"),
+    "cut": Course(CUTTABLE, ("error_rate", "groups_gate", *_FENCING, "switch", "followed"), PlanStep.CUT, "rollback"),
     "soak": Course((PlanStep.CUT,), ("kafka_drained",), PlanStep.SOAKING, "rollback"),
     "rollback": Course(
         (PlanStep.VERIFIED, PlanStep.FENCED, PlanStep.CUT, PlanStep.SOAKING),
@@ -23,7 +23,7 @@ COURSES: Courses = {
     ),
     "retire": Course(
         (PlanStep.SOAKING,),
-        ("soaked", "kafka_drained", "hidden_dead_letters", "leave", "applied", "acknowledged", "no_dual_reads", "unmark"),
+        ("soaked", "error_rate", "kafka_drained", "hidden_dead_letters", "leave", "applied", "acknowledged", "no_dual_reads", "unmark"),
         PlanStep.RETIRED, "none: a new plan",
     ),
     "abort": Course(

@@ -19,9 +19,9 @@ COURSES: Courses = {
         (PlanStep.COPYING, PlanStep.VERIFIED), ("journals", "delayed", "caught_up", *_PAIRING, "divergence"), PlanStep.VERIFIED,
         "abort", Aim.PAIR,
     ),
-    "fence": Course(CUTTABLE, _FENCING, PlanStep.FENCED, "abort, or wait: it ends by itself", Aim.SWAP_TO_ENGINE),
+    "fence": Course(CUTTABLE, ("error_rate", *_FENCING), PlanStep.FENCED, "abort, or wait: it ends by itself", Aim.SWAP_TO_ENGINE),
     "cut": Course(
-        CUTTABLE, ("one_writer", *_FENCING, "switch", "followed"), PlanStep.CUT, "rollback", Aim.SWAP_TO_ENGINE
+        CUTTABLE, ("one_writer", "error_rate", *_FENCING, "switch", "followed"), PlanStep.CUT, "rollback", Aim.SWAP_TO_ENGINE
     ),
     "soak": Course((PlanStep.CUT,), ("journals", "divergence"), PlanStep.SOAKING, "rollback"),
     "rollback": Course(
@@ -30,7 +30,7 @@ COURSES: Courses = {
         "verify and cut again", Aim.SWAP_TO_KAFKA,
     ),
     "retire": Course(
-        (PlanStep.SOAKING,), ("soaked", *_FENCING, "unpair", "followed", "unmark"), PlanStep.RETIRED,
+        (PlanStep.SOAKING,), ("soaked", "error_rate", *_FENCING, "unpair", "followed", "unmark"), PlanStep.RETIRED,
         "none: a new plan", Aim.UNPAIR,
     ),
     "abort": Course(

@@ -7,8 +7,8 @@ _FENCING = ("gates", "fence", "fenced_everywhere", "sent", "quiet", "drained")
 COURSES: Courses = {
     "start": Course((PlanStep.PLANNED,), ("mark", "entries", "copy_in", "applied"), PlanStep.COPYING, "abort"),
     "verify": Course((PlanStep.COPYING, PlanStep.VERIFIED), ("caught_up",), PlanStep.VERIFIED, "abort"),
-    "fence": Course(CUTTABLE, _FENCING, PlanStep.FENCED, "abort, or wait: it ends by itself"),
-    "cut": Course(CUTTABLE, (*_FENCING, "switch", "followed"), PlanStep.CUT, "rollback"),
+    "fence": Course(CUTTABLE, ("error_rate", *_FENCING), PlanStep.FENCED, "abort, or wait: it ends by itself"),
+    "cut": Course(CUTTABLE, ("error_rate", *_FENCING, "switch", "followed"), PlanStep.CUT, "rollback"),
     "soak": Course((PlanStep.CUT,), ("copy_out",), PlanStep.SOAKING, "rollback"),
     "rollback": Course(
         (PlanStep.VERIFIED, PlanStep.FENCED, PlanStep.CUT, PlanStep.SOAKING),
@@ -17,7 +17,7 @@ COURSES: Courses = {
         "verify and cut again", Aim.TO_KAFKA,
     ),
     "retire": Course(
-        (PlanStep.SOAKING,), ("soaked", "no_copy_out", "no_copy_in", "unmark"), PlanStep.RETIRED, "none: a new plan"
+        (PlanStep.SOAKING,), ("soaked", "error_rate", "no_copy_out", "no_copy_in", "unmark"), PlanStep.RETIRED, "none: a new plan"
     ),
     "abort": Course(
         (PlanStep.PLANNED, PlanStep.COPYING, *CUTTABLE), ("not_moved", "lift", "no_copy_in", "unmark"), PlanStep.ABORTED,

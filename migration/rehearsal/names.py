@@ -67,7 +67,8 @@ class RehearsalNames:
         plan = self.plan
         value = {
             "name": self.name, "recipe": plan.recipe, "cluster": plan.cluster, "topics": [*self.topics.values()],
-            "gates": {"lag_messages": plan.gates.lag_messages}, "limits": {"fence_s": plan.limits.fence_s, "soak_hours": 0},
+            "gates": {"lag_messages": plan.gates.lag_messages, "error_rate": plan.gates.error_rate},
+            "limits": {"fence_s": plan.limits.fence_s, "soak_hours": 0},
         }  # fmt: skip
         if plan.order != ORDERS[0]:
             value["order"] = plan.order

@@ -22,6 +22,7 @@ class SubStep(NamedTuple):
         asks_positions: whether its facts need those of Kafka and the engine.
         asks_claims: whether its facts need what bridges copy.
         asks_leftovers: whether its facts need delayed messages and dead letters.
+        asks_errors: whether its facts need the outcomes of sends.
     """
 
     decide: Decider
@@ -31,6 +32,7 @@ class SubStep(NamedTuple):
     asks_positions: bool = False
     asks_claims: bool = False
     asks_leftovers: bool = False
+    asks_errors: bool = False
 
 
 def missing(work: str, is_there: Callable[[TopicFacts], bool]) -> Decider:

@@ -18,10 +18,14 @@ LOOK_S = 0.02
 END_S_MAX = 5.0
 CLOCK_CHARS = len("HH:MM:SS ")
 LISTED_MAX = 8
-ANSWERS = {"--accept counts": ("--accept", "counts"), "ids differ": ("--from", "10s")}
+ANSWERS = {
+    "--accept counts": ("--accept", "counts"), "--accept error-rate": ("--accept", "error-rate"),
+    "ids differ": ("--from", "10s"),
+}  # fmt: skip
 """Options with which a command is run after a refusal, by a part of its sentence, once something was killed. They are what
-the runbook says: a caller that sends again what a killed proxy had may double a message on one side, which no repair takes
-back. The comparison of everything at the end and the ledger judge whether that was all."""
+the runbook says: sends fail while a process is dead, and a caller that sends again what a killed proxy had may double a
+message on one side, which no repair takes back. The comparison of everything at the end and the ledger judge whether that
+was all."""
 
 
 class _Told:
@@ -143,8 +147,8 @@ class StepRunner:
         elif code > 0:
             result.refusals.append(sentences[-1] if sentences else f"exit code {code}")
             for told, options in ANSWERS.items():
-                if told in result.refusals[-1] and self._has_killed:
-                    result.options = [*options]
+                if told in result.refusals[-1] and self._has_killed and options[-1] not in result.options:
+                    result.options += options
 
 
 def _is_wait(sentence: str) -> bool:

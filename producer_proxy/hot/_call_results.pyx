@@ -5,7 +5,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
-from engine.link.constants cimport CODE_CLAIMED, CODE_DISK_FULL, CODE_OVERLOADED, CODE_TIMEOUT, CODE_UNAVAILABLE
+from engine.link.constants cimport CODE_CLAIMED, CODE_DISK_FULL, CODE_DUPLICATE, CODE_OVERLOADED, CODE_TIMEOUT, CODE_UNAVAILABLE
 from producer_proxy.hot._answers cimport Result
 from producer_proxy.targets._kafka_lane cimport ToldWaiter
 
@@ -70,6 +70,22 @@ cdef class CallResults(ToldWaiter):
                 return True
         return False
 
+    cdef int note(self) except -1:
+        """Count the results of an answered call for their topics."""
+        cdef uint32_t i, stored = 0, failed = 0
+        if self.sends is None:
+            return 0
+        if type(self.sends) is list:
+            for i in range(self.count):
+                if self.sends[i] is not None:
+                    self.sends[i].add(self.results[i].code <= CODE_DUPLICATE, is_failure(self.results[i].code))
+            return 0
+        for i in range(self.count):
+            stored += self.results[i].code <= CODE_DUPLICATE
+            failed += is_failure(self.results[i].code)
+        self.sends.add(stored, failed)
+        return 0
+
     cdef list outcomes(self):
         """(code, queue, offset, id as shown) of each message, for the rare path."""
         cdef const Result* r
@@ -79,6 +95,11 @@ cdef class CallResults(ToldWaiter):
             r = &self.results[i]
             found.append((r.code, r.queue, r.offset, self.ids[r.id_at:r.id_at + r.id_size]))
         return found
+
+
+cdef inline bint is_failure(int32_t code) noexcept:
+    """Whether a code is one of send.topic_sends.FAILURES."""
+    return code == CODE_UNAVAILABLE or code == CODE_TIMEOUT or code == CODE_OVERLOADED or code == CODE_DISK_FULL
 
 
 cdef void* grow(void* old, size_t size) except NULL:

@@ -56,7 +56,9 @@ cdef class Front:
     cdef bint is_tracing
     cdef uint32_t trace_step, trace_left        # one of `trace_step` calls is traced whatever it carries; 0: none is
     cdef object chosen_slow
+    cdef public dict topic_sends      # TopicSends by topic, of those whose outcomes are counted per topic
     cdef int assign(self, unsigned char* id16, uint64_t now_ms) except -1
+    cdef object call_sends(self)
     cdef bint check(self, Destination destination) except -1
     cdef int observe(self, double seconds) except -1
     cdef CallDecision traced(self, int decision, const unsigned char* frame) noexcept

@@ -3,7 +3,7 @@
 current call.
 """
 
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
@@ -73,7 +73,7 @@ cdef class Front:
             self.lanes_by_class[number] = <void*><Lanes?>lanes_by_class[number]
         self.slow, self.sentences, self.rescue = slow, sentences, rescue
         self.destinations, self.is_right, self.generation = destinations, is_right, generation & 0xFFFFFFFF
-        self.credentials, self.codes, self.admission = {}, {}, HotAdmission()
+        self.credentials, self.codes, self.topic_sends, self.admission = {}, {}, {}, HotAdmission()
         self.request_calls = RequestCalls(requests, self.codes, sentences, retry_after_ms)
         memcpy(self.process_bytes, <const unsigned char*>process_bytes, 6)
         self.timeout_s = timeout_ms / 1000.0
@@ -173,6 +173,16 @@ cdef class Front:
             return False
         destination.checked_at = self.generation
         return True
+
+    cdef object call_sends(self):
+        """The TopicSends of the current call, one for all messages or a list; None: its topics are not counted."""
+        cdef uint32_t i
+        if not self.topic_sends:
+            return None
+        for i in range(1, self.call.message_count):
+            if self.chosen[i] != self.chosen[0]:
+                return [self.topic_sends.get((<Destination>self.chosen[i]).name) for i in range(self.call.message_count)]
+        return self.topic_sends.get((<Destination>self.chosen[0]).name)
 
     cdef int observe(self, double seconds) except -1:
         cdef int bucket = 0

@@ -93,6 +93,7 @@ cdef class HotCall(CallResults):
         encode_results(self.connection, self.seqid, self.count, self.results, self.ids, front.sentences, self.told, front.codes, self.retry_after_ms)
         front.hot_calls += 1
         front.hot_messages += self.count
+        self.note()
         return 0
 
 
@@ -228,7 +229,7 @@ cdef class HotConnection(Connection):
         if call is None:
             call = self.call = HotCall()
             call.connection, call.front = self, self.front
-        call.frame = None
+        call.frame, call.sends = None, self.front.call_sends()
         call.start(self.front.call.seqid, self.front.call.message_count, self.front.retry_after_ms, self.reactor.now, timeout_s)
         return call
 

@@ -36,6 +36,7 @@ from producer_proxy.send.pending import PendingMessage, open_ones
 from producer_proxy.send.results import FENCED_RETRY_AFTER_MS, refusal
 from producer_proxy.send.returned import ReturnedMessages
 from producer_proxy.send.submission import Group, Submission, admitted, grouped
+from producer_proxy.send.topic_sends import SendOutcomes
 from producer_proxy.send.tracing import trace_of
 from producer_proxy.targets.base import ResolveError
 from producer_proxy.targets.topics import Topics
@@ -66,6 +67,7 @@ class SendService:
         buffer: FallbackBuffer, now_ms: Callable[[], int], learn: Learn = lambda credential, principal: None,
     ) -> None:  # fmt: skip
         self._principals, self._topics, self._learn = principals, topics, learn
+        self.outcomes = SendOutcomes(topics.definition, time.monotonic)
         self._admission, self.requests = admission, requests
         self._ids = IdSource(now_ms)
         self._checks = MessageChecks(topics, admission)
@@ -146,9 +148,11 @@ class SendService:
         return followed
 
     def _encoded(self, call: SendCall, results: list[SendResult]) -> bytes:
-        for result in results:
+        for message, result in zip(call.messages, results, strict=False):
             if result.code > Code.DUPLICATE:
                 self.codes[result.code] = self.codes.get(result.code, 0) + 1
+            if not message.fault:
+                self.outcomes.count(message.topic, result.code)
         return contract.encode_reply("send", call.seqid, SendResponse(results=results))
 
     def _results(self, connection: Any, call: SendCall) -> list[SendResult]:

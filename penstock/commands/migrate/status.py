@@ -5,14 +5,16 @@ from typing import Any
 import click
 
 from common.admin.administrator import Administrator
-from migration.describe import waits_for
+from migration.describe import waiting_operator, waits_for
 from migration.entries import PlanEntry, PlanStore
-from migration.facts import Facts, GroupFacts, TopicFacts, WaitingCopies
+from migration.facts import Facts, GroupFacts, SendErrors, TopicFacts, WaitingCopies
 from migration.plan import DOUBLE_WRITE
 from migration.reconcile.plan_check import DIFFERENCES
 from migration.reconcile.plan_check import KIND as CHECK_KIND
 from migration.run import CourseRun
-from penstock.commands.exits import Command
+from migration.sub_steps.errors import rate_of, told
+from migration.sub_steps.sub_step import SHOWN_MAX
+from penstock.commands.exits import Command, CommandError
 from penstock.commands.instance import Instance, administration, instance_options
 from penstock.commands.migrate.work import ago, deployment_of, output_option, total_behind, utc
 from penstock.commands.output import show_one, show_rows
@@ -61,12 +63,17 @@ def _plan_row(entry: PlanEntry) -> dict[str, Any]:
 
 
 def _show(instance: Instance, admin: Administrator, plans: PlanStore, entry: PlanEntry, output: str) -> None:
-    with deployment_of(instance, admin, entry.plan, lambda sentence: None) as deployment:
-        facts = deployment.facts(with_positions=True)
+    try:
+        with deployment_of(instance, admin, entry.plan, lambda sentence: None) as deployment:
+            facts = deployment.facts(with_positions=True, with_errors=True)
+    except CommandError as fault:
+        show_one(_unanswered_row(admin, entry, fault), output)
+        raise
     rules = CourseRun(deployment, plans, entry, admin.clock, frozenset(), lambda seconds: None).rules
     row = _plan_row(entry)
     row["waits_for"] = waits_for(entry.state, facts, rules, _is_at_work(admin, entry.plan.name))
     row["behind"] = total_behind(facts)
+    row["failed_sends"] = failed_sends(facts.errors)
     row["compared"] = _compared(admin, entry.plan.name)
     topics = topic_rows(facts)
     is_dual = entry.plan.recipe == DOUBLE_WRITE
@@ -84,6 +91,17 @@ def _show(instance: Instance, admin: Administrator, plans: PlanStore, entry: Pla
         show_rows(rows, DIVERGENCE_COLUMNS, output)
 
 
+def _unanswered_row(admin: Administrator, entry: PlanEntry, fault: CommandError) -> dict[str, Any]:
+    """Where the plan is while Kafka or an engine does not tell its positions."""
+    state = entry.state
+    then = f"{state.sub_step} of {state.course}" if state.course else waiting_operator(state)
+    return {
+        **_plan_row(entry),
+        "waits_for": f"positions, which are not known: {fault}; then for {then}",
+        "compared": _compared(admin, entry.plan.name),
+    }
+
+
 def divergence_rows(waiting: WaitingCopies) -> list[dict[str, Any]]:
     """One row per queue with ids; the number is the topic's in this journal."""
     queues = dict.fromkeys(queue for queue, _ in waiting.ids) or {None: None}
@@ -94,6 +112,15 @@ def divergence_rows(waiting: WaitingCopies) -> list[dict[str, Any]]:
         }
         for queue in queues
     ]  # fmt: skip
+
+
+def failed_sends(errors: SendErrors) -> str:
+    """Failed sends of the last minutes, the worst topic first."""
+    failing = sorted((each for each in errors.topics.items() if each[1].failed), key=lambda each: -rate_of(each[1]))
+    found = [told(name, each) for name, each in failing[:SHOWN_MAX]]
+    if not found:
+        found = [f"none of {sum(each.stored for each in errors.topics.values()):,} in the last 5 minutes"]
+    return "; ".join([*found, *(f"not known of {each}" for each in errors.silent)])
 
 
 def _compared(admin: Administrator, plan: str) -> str:

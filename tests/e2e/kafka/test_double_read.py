@@ -127,7 +127,7 @@ recipe: double_read
 cluster: main
 topics: [{TOPIC}]
 groups: [{GROUP}]
-gates: {{lag_messages: 500}}
+gates: {{lag_messages: 500, error_rate: 1}}
 limits: {{soak_hours: 0}}
 """
 

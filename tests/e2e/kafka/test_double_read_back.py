@@ -23,6 +23,7 @@ recipe: double_read
 cluster: main
 topics: [{name}]
 groups: [workers]
+gates: {{error_rate: 1}}
 limits: {{soak_hours: 0}}
 """
 

@@ -30,6 +30,7 @@ name: double
 recipe: double_write
 cluster: main
 topics: [{", ".join(TOPICS)}]
+gates: {{error_rate: 1}}
 limits: {{fence_s: 60, soak_hours: 0}}
 """
 LEFT = "left"

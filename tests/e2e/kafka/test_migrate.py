@@ -33,7 +33,7 @@ name: shop
 recipe: mirror
 cluster: main
 topics: [orders, pay]
-gates: {lag_messages: 200}
+gates: {lag_messages: 200, error_rate: 1}
 limits: {fence_s: 60, soak_hours: 0}
 """
 

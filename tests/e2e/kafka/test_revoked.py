@@ -41,10 +41,14 @@ class Revocable:
         (folder / "plan.yaml").write_text(PLAN)
         self.penstock.run("migrate", "plan", str(folder / "plan.yaml"), "--accept", "lone-replica")
         self.penstock.run("migrate", "start", "shop")
+        self.sent = self.failed = 0
         self.sender = Sender(self.penstock, self.penstock.application("shop", send=["*"]))
 
     def send(self, name):
-        return self.sender.send(Message(topic="orders", id=name, body=b"x"))[0]
+        result = self.sender.send(Message(topic="orders", id=name, body=b"x"))[0]
+        self.sent += 1
+        self.failed += result.code != Code.OK
+        return result
 
     def set_denied(self, is_denied) -> None:
         """The rule holds on existing connections, too, once the broker has applied it."""
@@ -71,9 +75,9 @@ class Revocable:
         ]
 
     def status(self):
-        """Exit code of `migrate status`, and what it prints."""
+        """Exit code of `migrate status`, its row, and what it says beside that."""
         done = self.penstock.call("migrate", "status", "shop", "-o", "json")
-        return done.returncode, (done.stderr or done.stdout).decode()
+        return done.returncode, json.loads(done.stdout), done.stderr.decode()
 
     def close(self) -> None:
         self.penstock.end()
@@ -102,13 +106,31 @@ def test_a_revoked_permission_is_told_in_a_sentence_and_nothing_is_lost_after_it
     until(is_refused, "a refused send", SEEN_S_MAX)
     refused = list(answers.values())[-1]
     assert refused.code == Code.UNAVAILABLE and "TOPIC_AUTHORIZATION_FAILED" in refused.error
-    code, told = made.status()
+    code, row, told = made.status()
     assert code == 5 and "topic orders: TOPIC_AUTHORIZATION_FAILED" in told and len(told.splitlines()) == 1
+    assert row["step"] == "copying" and "UTC (" in row["since"], "where it is, and since when"
+    assert (
+        row["waits_for"].startswith("positions, which are not known: ") and "AUTHORIZATION_FAILED" in row["waits_for"]
+    )
+    assert row["waits_for"].endswith("; then for an operator: verify is next")
     made.set_denied(False)
     until(lambda: made.send("after").code == Code.OK, "a send after it", SEEN_S_MAX)
     wanted = {name for name, each in answers.items() if each.code == Code.OK} | {"after"}
     until(lambda: wanted <= {*made.ids()}, "the copy goes on", SEEN_S_MAX)
     ids = made.ids()
     assert len(ids) == len({*ids}) and not {n for n, each in answers.items() if each.code == Code.UNAVAILABLE} & {*ids}
-    code, told = made.status()
-    assert code == 0 and json.loads(told)["behind"] == 0
+    code, row, _ = made.status()
+    assert code == 0 and row["behind"] == 0
+    cut_is_refused_for_the_error_rate_until_it_is_accepted(made)
+
+
+def cut_is_refused_for_the_error_rate_until_it_is_accepted(made) -> None:
+    made.penstock.run("migrate", "verify", "shop")
+    numbers = f"{made.failed} of {made.sent} sends to orders ("
+    refused = made.penstock.call("migrate", "cut", "shop")
+    told = refused.stderr.decode().splitlines()[-1]
+    assert refused.returncode == 4 and f'plan "shop": {numbers}' in told
+    assert told.endswith("wait until they are older, or use --accept error-rate"), told
+    status = made.penstock.run("migrate", "status", "shop")
+    assert (status["step"], status["failed_sends"][: len(numbers)]) == ("verified", numbers)
+    assert made.penstock.run("migrate", "cut", "shop", "--accept", "error-rate")["step"] == "cut"

@@ -28,6 +28,7 @@ name: {topic}
 recipe: {recipe}
 cluster: main
 topics: [{topic}]
+gates: {{error_rate: 1}}
 limits: {{fence_s: 60, soak_hours: 0}}
 """
 VICTIMS = ("operator", "producer_proxy", "consumer_proxy", "kafka_bridge", "engine", "kafka")

@@ -25,7 +25,21 @@ def test_a_plan_is_read_with_its_defaults():
     plan = parse_plan(GOOD, "plan.yaml")
     assert (plan.name, plan.recipe, plan.cluster) == ("shop", "mirror", "main")
     assert plan.topics == (PlannedTopic("orders"), PlannedTopic("pay", 8))
+    assert plan.gates.error_rate == 0.01
     assert (plan.gates.lag_messages, plan.limits.fence_s, plan.limits.soak_hours) == (1_000, 60, 24)
+
+
+@pytest.mark.parametrize(("text", "share"), [("0", 0.0), ("0.005", 0.005), ("1", 1.0)])
+def test_the_error_rate_is_a_share(text, share):
+    assert parse_plan(f"{GOOD}gates: {{error_rate: {text}}}\n", "plan.yaml").gates.error_rate == share
+
+
+@pytest.mark.parametrize("text", ["5", "-0.1", "1%", "true", "[]", ".nan"])
+def test_another_error_rate_is_a_fault(text):
+    (found,) = faults(f"{GOOD}gates: {{error_rate: {text}}}\n")
+    assert found.startswith("gates.error_rate: ") and found.endswith(
+        " is not a share: use 0 to 1, such as 0.01 for 1 %"
+    )
 
 
 def test_the_digest_tells_every_two_texts_apart():

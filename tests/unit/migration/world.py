@@ -18,6 +18,7 @@ from common.kafka.records import Partition
 from engine.link.copy import ForeignSource, QueueSource, SourceState
 from migration.deployment import Deployment
 from migration.entries import PlanStore
+from migration.facts import SendErrors
 from migration.leftovers import LeftDelayedMessages
 from migration.plan import parse_plan
 from migration.run import CourseRun
@@ -133,6 +134,7 @@ class World:
         self.progress, self.is_busy = [], True
         self.bypasses = False
         self.delayed, self.dead = {}, {}
+        self.send_errors = SendErrors()
 
     def next_message(self) -> int:
         self.own += 1
@@ -237,7 +239,14 @@ class World:
             delayed=lambda topic: self.delayed.get(topic, LeftDelayedMessages(0, 0)),
             dead_letters=self.dead_letters,
         )
-        deployment = Deployment(admin, self.plan, lambda: self, engine, self.progress.append)
+        deployment = Deployment(
+            admin,
+            self.plan,
+            lambda: self,
+            engine,
+            self.progress.append,
+            send_errors=lambda store, names: self.send_errors,
+        )
         entry = plans.read("shop")
         return CourseRun(
             deployment, plans, entry, self.clock, frozenset(accepted), self.turn, self.progress.append

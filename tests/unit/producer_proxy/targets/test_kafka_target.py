@@ -14,6 +14,8 @@ from common.config.memory_store import MemoryConfigStore
 from common.contract import Code, Durability, Message, Operation
 from common.keyhash import queue_of
 from common.net import listen
+from common.ops.connection_pages import OpsRequest
+from common.ops.send_pages import SENDS_PATH
 from engine.client.brokers import Brokers
 from producer_proxy.buffer.buffering import Buffering
 from producer_proxy.buffer.memory_store import BufferMemoryStore
@@ -162,6 +164,22 @@ def test_while_the_bridge_is_away_sends_to_kafka_are_unavailable_and_the_engines
     wait_until(lambda: desk.target.up)
     assert codes(desk.send(Message(topic="k"))) == [Code.OK]
     assert desk.proxy.health()["kafka:main"] is True
+
+
+def test_outcomes_are_counted_per_topic_on_both_paths_for_the_page_that_plans_read(desk):
+    assert codes(desk.send(*[Message(topic="k")] * 3, Message(topic="k", body=b"x" * (5 << 20)))) == [Code.OK] * 3 + [
+        Code.TOO_LARGE
+    ]
+    for number in range(4):
+        desk.send(*[Message(topic=("k", "k.safe")[number % 2])] * 5)
+    desk.send(Message(topic="k"), Message(topic="k.safe"), Message(topic="orders"))
+    desk.bridge.kill()
+    wait_until(lambda: not desk.target.up)
+    assert codes(desk.send(*[Message(topic="k")] * 2, Message(topic="k.safe"))) == [Code.UNAVAILABLE] * 2 + [
+        Code.BUFFERED
+    ]
+    _, page = desk.proxy.outcomes.pages()[SENDS_PATH](OpsRequest("GET", {}, b"", "", ""))
+    assert page == {"window_s": 300, "topics": {"k": (14, 2), "k.safe": (12, 0)}}
 
 
 def test_a_message_in_flight_when_the_bridge_dies_is_a_timeout_and_never_ok(desk):
