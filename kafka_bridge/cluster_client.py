@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from common.clock import SystemClock
 from common.config.definitions import KafkaClusterDefinition
 from common.contract import Code
 from common.kafka.base import KafkaDriver, KafkaProducer, ProducerOptions
-from common.kafka.errors import ClusterUnreachable, KafkaFault, LoginRefused
+from common.kafka.errors import ClusterUnreachable, KafkaFault, KafkaRefusal, LoginRefused
 from common.kafka.records import ProduceResults
 from common.limited_log import LimitedLog
 from kafka_bridge.connecting import connection_of, driver_of
@@ -29,6 +30,9 @@ LOOK_S = 1.0
 """Interval between two looks whether the producer still works: one that does not may keep what it holds for ever."""
 WAITING_BYTES_MAX = 64 << 20
 PRODUCER_CLOSE_S = 3.0
+DOUBT_S, PROBE_S_MAX = 3.0, 3.0
+"""Time without a result after which a login is tried apart, and how long that may take. The libraries try a refused login
+again and again, and tell nobody: to the callers, a cluster that has revoked it would be one that does not answer."""
 MISSING_S, MISSING_MAX = 1.0, 10_000
 """A question about a topic blocks the sender, and so all topics of the cluster: a missing one is asked for rarely."""
 OPTIONS = ProducerOptions(linger_ms=1)
@@ -70,6 +74,7 @@ class ClusterClient:
         self._requests: SimpleQueue[WaitingRequest | None] = SimpleQueue()
         self._work: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._turn, self._is_closed = 0, False
+        self._is_doubted, self._probe_after_s = False, 0.0
         self._keeper = threading.Thread(target=self._keep, name=f"kafka {self.name} keeper", daemon=True)
         self._sender = threading.Thread(target=self._send, name=f"kafka {self.name} sender", daemon=True)
         self._keeper.start()
@@ -123,7 +128,9 @@ class ClusterClient:
 
     def _keep(self) -> None:
         while not self._is_closed:
-            if (producer := self._producer) is not None and (fatal := producer.fatal_fault):
+            if (producer := self._producer) is not None and (
+                fatal := producer.fatal_fault or self._refused_login(producer)
+            ):
                 self._replace(producer, fatal)
             pause_s = LOOK_S if self._producer is not None else self._open()
             try:
@@ -134,6 +141,23 @@ class ClusterClient:
                 work()
             except Exception:
                 limited.exception("kafka=%s: internal error", self.name)
+
+    def _refused_login(self, producer: KafkaProducer) -> str:
+        """Why the cluster refuses the login of a producer that gets no results; empty: it does not, or is away."""
+        wanted, now_s = self._wanted, time.monotonic()
+        is_doubted = self._is_doubted or producer.stalled_s >= DOUBT_S
+        if wanted is None or not wanted.security.startswith("sasl") or not is_doubted or now_s < self._probe_after_s:
+            return ""
+        self._is_doubted, self._probe_after_s = False, now_s + LOGIN_BACKOFF_S
+        try:
+            self._drivers(wanted).admin(replace(connection_of(wanted), connect_timeout_s=PROBE_S_MAX)).close()
+        except LoginRefused as fault:
+            return str(fault)
+        except KafkaFault:
+            return ""
+        except Exception:
+            limited.exception("kafka=%s: internal error while a login was tried", self.name)
+        return ""
 
     def _open(self) -> float | None:
         """Try to open the producer; returns the pause before the next try or look; None: until there is work."""
@@ -182,6 +206,7 @@ class ClusterClient:
         try:
             return producer.partitions(topic)
         except KafkaFault as found:
+            self._is_doubted = self._is_doubted or not isinstance(found, KafkaRefusal)
             if len(self._missing) >= MISSING_MAX:
                 self._missing.clear()
             self._missing[topic] = time.monotonic() + MISSING_S, found

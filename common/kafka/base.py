@@ -98,6 +98,11 @@ class KafkaProducer(ABC):
         Its owner looks at it now and then. Closing gives the records that wait their results.
         """
 
+    @property
+    def stalled_s(self) -> float:
+        """Seconds for which records have waited and none got its result; 0: none waits."""
+        return 0.0
+
     @abstractmethod
     def partitions(self, topic: str) -> int:
         """Number of partitions; asks the cluster where it is not known, or known for `METADATA_AGE_S`.

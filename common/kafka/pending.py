@@ -61,6 +61,10 @@ class GatheringProducer(KafkaProducer):
         self._outstanding = Outstanding(options.pending_bytes_max)
         self._counts = PartitionCounts(self._ask)
 
+    @property
+    def stalled_s(self) -> float:
+        return self._outstanding.stalled_s()
+
     def partitions(self, topic: str) -> int:
         return self._counts.of(topic)
 

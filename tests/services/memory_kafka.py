@@ -39,6 +39,7 @@ class MemoryKafka:
         is_holding: results are kept back until `release()`.
         opened: connections of producers.
         fatal_faults: sentences, each of which ends one producer.
+        stalled_s: time for which producers have got no result; `looks`: how often they were asked for it.
     """
 
     def __init__(self, **topics: int) -> None:
@@ -49,6 +50,7 @@ class MemoryKafka:
         self.opened: list[KafkaConnection] = []
         self.closed = 0
         self.fatal_faults: list[str] = []
+        self.stalled_s, self.looks = 0.0, 0
         self.ids: dict[str, UUID] = {}
         self.starts: dict[Partition, int] = {}
         self._held: list = []
@@ -115,6 +117,11 @@ class MemoryKafkaProducer(KafkaProducer):
     @property
     def fatal_fault(self) -> str:
         return self._cluster.fatal_faults.pop() if self._cluster.fatal_faults else ""
+
+    @property
+    def stalled_s(self) -> float:
+        self._cluster.looks += 1
+        return self._cluster.stalled_s
 
     def partitions(self, topic: str) -> int:
         if topic not in self._cluster.partitions:

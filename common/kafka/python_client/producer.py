@@ -60,8 +60,7 @@ class PythonProducer(GatheringProducer):
         if fault is not None:
             return f'kafka "{self._cluster}": {described(fault)}'
         # After a hanging broker the library may wait for ever for a producer id, and expires nothing meanwhile.
-        stalled_s = self._outstanding.stalled_s()
-        if stalled_s < self._stalled_s_max:
+        if (stalled_s := self.stalled_s) < self._stalled_s_max:
             return ""
         return f'kafka "{self._cluster}": the producer has given no result for {stalled_s:.0f} s'
 

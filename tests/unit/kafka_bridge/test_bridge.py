@@ -9,7 +9,7 @@ from common.address import Address
 from common.config import ConfigView
 from common.config.memory_store import MemoryConfigStore
 from common.contract import Code, Message, encode_struct
-from common.kafka.errors import ClusterUnreachable
+from common.kafka.errors import ClusterUnreachable, LoginRefused
 from common.keyhash import queue_of
 from engine.client.dial import dial
 from engine.link.errors import LinkError
@@ -217,6 +217,44 @@ def test_a_producer_that_keeps_what_it_holds_is_replaced_without_another_message
     request_id, _, _ = desk.link.receive()  # what the closed producer held has its result
     assert request_id == first
     until(lambda: len(desk.kafka.opened) == 2 and desk.client.is_open, "another producer is open")
+
+
+@pytest.mark.parametrize("security", ["sasl_plaintext", "plaintext"])
+def test_a_login_is_tried_apart_when_results_do_not_come_and_is_told_when_it_is_refused(
+    desk, monkeypatch, tmp_path, security
+):
+    monkeypatch.setattr(cluster_client, "LOOK_S", 0.02)
+    monkeypatch.setattr(cluster_client, "LOGIN_BACKOFF_S", 0.05)
+    password = tmp_path / "password"
+    password.write_text("secret")
+    login = {"user": "u", "password_file": str(password)} if security.startswith("sasl") else {}
+    definition = {"bootstrap": "l:9092", "security": security, **login}
+    assert desk.send(Message(topic="orders"))[0].code == Code.OK
+    desk.version = desk.store.put("kafka", "main", definition, desk.version)
+    until(lambda: len(desk.kafka.opened) == 2 and desk.client.is_open, "the client follows")
+    desk.kafka.is_holding, desk.kafka.stalled_s = True, 5.0
+    desk.send_held()
+    until(lambda: desk.kafka.held == 1, "the record is in flight")
+    desk.kafka.fault = ClusterUnreachable('kafka "main": no broker answered')
+    looks = desk.kafka.looks
+    until(lambda: desk.kafka.looks > looks + 3, "the keeper has looked")
+    assert desk.client.is_open and desk.kafka.held == 1, "a cluster that is away keeps its producer"
+    desk.kafka.fault = LoginRefused('kafka "main": k:9092 refused the login as u')
+    if not login:
+        looks = desk.kafka.looks
+        until(lambda: desk.kafka.looks > looks + 3, "the keeper has looked")
+        assert desk.client.is_open, "without a login there is none to try"
+        return
+    until(lambda: desk.client.fault, "the refused login is told")
+    desk.link.receive()  # what the closed producer held has its result
+    (result,) = desk.send(Message(topic="orders"))
+    assert (result.code, result.sentence) == (
+        Code.UNAVAILABLE, 'kafka "main": k:9092 refused the login as u; nothing was stored',
+    )  # fmt: skip
+    assert desk.clusters.health() == {"kafka main": 'kafka "main": k:9092 refused the login as u'}
+    desk.kafka.fault, desk.kafka.stalled_s, desk.kafka.is_holding = None, 0.0, False
+    until(lambda: desk.client.is_open, "the login is given back")
+    assert desk.send(Message(topic="orders"))[0].code == Code.OK
 
 
 def test_a_cluster_that_is_removed_is_unavailable(desk):
