@@ -10,7 +10,7 @@ SOURCES := $(shell find $(NATIVE) -name '*.p[yx][xdi]' -o -name '*.h')
 SOURCES += $(wildcard $(shell find $(NATIVE) -name '_*.pxd' | sed 's|/_\([^/]*\)\.pxd$$|/\1.py|'))
 ARGS ?=
 
-.PHONY: help run test lint native clients bench bench-alone bench-replicas peers peers-replicated lock wheel without-compiler fuzz sanitize simulate simulate-group mutants machines deb fresh powercut flips partitions nemesis flow outage bufferfaults switchover reconcile moves copykills sparkcluster bench-spark reconcileids rehearsals bench-kafka bench-cut slow clean
+.PHONY: help run test lint native clients bench bench-alone bench-replicas peers peers-replicated lock wheel without-compiler fuzz sanitize simulate simulate-group mutants machines deb fresh powercut flips partitions nemesis flow outage bufferfaults switchover reconcile moves kafkafaults copykills sparkcluster bench-spark reconcileids rehearsals bench-kafka bench-cut slow clean
 help:
 	@sed -n 's/^## //p' Makefile
 
@@ -119,6 +119,10 @@ switchover: $(VENV)/.installed-dev
 ## make moves             kill every process while topics move from Kafka, and stop Kafka under a dual write (KILLS=36 for each recipe, OUTAGES=50; an hour)
 moves: $(VENV)/.installed-dev
 	PENSTOCK_KILLS=$(or $(KILLS),36) PENSTOCK_OUTAGES=$(or $(OUTAGES),50) $(BIN)/python -m pytest -s tests/fault/kafka/test_kills.py tests/fault/kafka/test_outages.py $(ARGS)
+
+## make kafkafaults      fill Kafka's disk under dual writes, and revoke its credentials while both drivers run; as root (5 minutes)
+kafkafaults: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -s tests/fault/kafka/test_full_disk.py tests/fault/kafka/test_revoked_login.py $(ARGS)
 
 ## make copykills         kill a streaming copy by Spark at random moments (KILLS=20)
 copykills: $(VENV)/.installed-dev

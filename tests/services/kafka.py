@@ -59,16 +59,20 @@ class KafkaBrokers:
     Args:
         nodes: number of brokers, each also a controller. Three stay a cluster when one is killed.
         secure: also listen with SASL and with SASL over TLS, and check access lists. For one node.
+        data: where the nodes keep their messages, in place of `directory`.
+        reauthenticate_ms: a login with SASL ends after this time, and with it what a revoked user still has; 0: never.
         is_shutdown_controlled: a node moves its leaders away before it ends on SIGTERM, as in production.
     """
 
     def __init__(
-        self, directory: Path, nodes: int = 1, secure: bool = False, is_shutdown_controlled: bool = False
-    ) -> None:
+        self, directory: Path, nodes: int = 1, secure: bool = False, is_shutdown_controlled: bool = False,
+        data: Path | None = None, reauthenticate_ms: int = 0,
+    ) -> None:  # fmt: skip
         require(shutil.which("java") and shutil.which("mvn"), "Kafka needs java and mvn: apt install maven")
         require(not secure or shutil.which("openssl"), "the openssl command")
         self._directory, self._count, self._secure = directory, nodes, secure
         self._is_shutdown_controlled = is_shutdown_controlled
+        self._data, self._reauthenticate_ms = data, reauthenticate_ms
         directory.mkdir(parents=True, exist_ok=True)
         try:
             self._machine = (*QUICK, f"-XX:SharedArchiveFile={class_archive()}")
@@ -125,8 +129,10 @@ class KafkaBrokers:
         voters = ",".join(f"{each}@127.0.0.1:{port}" for each, port in enumerate(self._controllers, 1))
         copies, in_sync = min(self._count, 3), min(self._count, 2)
         port, controller = self.ports[number - 1], self._controllers[number - 1]
-        text = node_properties(folder / "data", number, voters, port, controller, copies=copies, in_sync=in_sync)
+        data = (self._data or folder) / f"data-{number}"
+        text = node_properties(data, number, voters, port, controller, copies=copies, in_sync=in_sync)
         shutdown = f"controlled.shutdown.enable={str(self._is_shutdown_controlled).lower()}\n"
+        shutdown += f"connections.max.reauth.ms={self._reauthenticate_ms}\n"
         return text + COMMON + shutdown + (self._secure_properties(port, controller) if self._secure else "")
 
     def _secure_properties(self, port: int, controller: int) -> str:
@@ -156,6 +162,11 @@ class KafkaBrokers:
     def program(self, main_class: str, *arguments: str) -> "JavaProgram":
         """Start one of Kafka's own programs; the caller ends it."""
         return JavaProgram([*java_line(main_class, self._directory, HEAP, self._machine), *arguments], self._directory)
+
+    def told(self, number: int) -> str:
+        """What a node has printed since its first start."""
+        folder = self._directory / f"node-{number}"
+        return "".join(each.read_text(errors="replace") for each in sorted(folder.glob("*.out")))
 
     def kill(self, number: int) -> None:
         """SIGKILL one node; numbers begin at 1, as Kafka's node ids."""
