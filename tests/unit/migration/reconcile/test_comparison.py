@@ -45,6 +45,7 @@ from tests.services.memory_kafka import (
 
 QUEUE = 0
 WHOLE = TimeSpan()
+HOUR_MS = 3_600_000
 
 
 @pytest.fixture(scope="module")
@@ -102,13 +103,13 @@ class BothSides:
             batch = encode_batch(self.topic_id, QUEUE, [record])
             assert self.link.call(APPEND, encode_append(FSYNC, batch))[0] == OK
 
-    def write(self, *bodies):
-        """Messages as proxies write them to Kafka."""
+    def write(self, *bodies, skew_ms=0):
+        """Messages as proxies write them to Kafka, by a clock that is ahead by `skew_ms`."""
         for body in bodies:
             key, value, headers = record_of(
                 encode_struct(Message(topic=self.name, id=body.decode(), key="k", body=body)), None
             )
-            record = StoredKafkaRecord(key, value, headers, SystemClock().now_ms())
+            record = StoredKafkaRecord(key, value, headers, SystemClock().now_ms() + skew_ms)
             self.cluster.partitions[self.name][QUEUE].append(record)
 
     def copy_back(self, offset, body, time_ms):
@@ -194,6 +195,23 @@ def test_a_span_of_times_leaves_out_the_same_messages_on_both_sides(both):
     assert (found.kafka, found.engine, found.differing) == (15, 15, 0)
     found = both.compare(TimeSpan(from_ms=60_000 * 6, to_ms=60_000 * 11))
     assert (found.kafka, found.engine, found.differing) == (5, 5, 0)
+
+
+def test_producers_whose_clocks_differ_by_an_hour_are_compared_by_the_minutes_of_their_records(both):
+    now_ms = SystemClock().now_ms()
+    for number in range(30):
+        skew_ms = (0, -HOUR_MS, HOUR_MS)[number % 3]
+        both.cluster.partitions[both.name][QUEUE].append(StoredKafkaRecord(b"k", b"v%d" % number, [], now_ms + skew_ms))
+    both.copy()
+    found = both.compare()
+    assert (found.kafka, found.engine, found.windows, found.differing) == (30, 30, 3, 0)
+    found = both.compare(TimeSpan(from_ms=now_ms - 600_000))
+    assert found.kafka == found.engine >= 20 and found.differing == 0
+    both.cluster.partitions[both.name][QUEUE] += [
+        StoredKafkaRecord(b"k", b"more", [], now_ms + skew_ms) for skew_ms in (-HOUR_MS, HOUR_MS, 0)
+    ]
+    both.copy(31)
+    assert kinds(both.compare()) == [(DiscrepancyKind.MISSING_IN_ENGINE, (31,), ())]
 
 
 def test_a_stranger_in_the_engine_is_missing_in_kafka_and_a_second_copy_of_an_id_is_doubled(both):
@@ -347,6 +365,18 @@ def test_messages_that_proxies_wrote_to_both_sides_are_found_by_their_ids_in_any
     dual.send(b"c", b"a", b"b")
     found = dual.compare()
     assert (found.kafka, found.engine, found.findings) == (6, 6, [])
+
+
+def test_a_proxy_whose_clock_is_an_hour_off_makes_no_finding_and_hides_none(dual, monkeypatch):
+    monkeypatch.setattr(comparison, "COPY_PAUSES_S", ())
+    for skew_ms, name in ((HOUR_MS, b"ahead"), (-HOUR_MS, b"behind")):
+        dual.write(name, name + b"-too", b"only-kafka-" + name, skew_ms=skew_ms)
+        dual.send(name, name + b"-too")
+    found = dual.compare()
+    assert (found.kafka, found.engine) == (9, 7), "three of each are of before the pairing"
+    assert kinds(found) == [(DiscrepancyKind.MISSING_IN_ENGINE, (at,), ()) for at in (5, 8)]
+    assert dual.repair(found)[:2] == (2, 0)
+    assert dual.compare().findings == []
 
 
 def test_what_one_side_of_a_dual_write_lacks_is_told_and_repaired(dual):
