@@ -43,10 +43,14 @@ SIDES = {
 
 
 class DualWritten:
-    """A broker and a Penstock: `out` has its home in the engine, `in` in Kafka; the other side is the secondary."""
+    """A broker and a Penstock: `out` has its home in the engine, `in` in Kafka; the other side is the secondary.
 
-    def __init__(self, folder) -> None:
-        self.brokers = KafkaBrokers(folder / "kafka").start()
+    Args:
+        kafka_data: where the broker keeps its messages; None: in `folder`.
+    """
+
+    def __init__(self, folder, kafka_data=None) -> None:
+        self.brokers = KafkaBrokers(folder / "kafka", data=kafka_data).start()
         self.connection = KafkaConnection("main", (self.brokers.bootstrap,))
         with closing(open_driver().admin(self.connection)) as admin:
             assert admin.create_topics(dict.fromkeys(SIDES, NewKafkaTopic(PARTITIONS, 1))) == {}
@@ -112,9 +116,13 @@ class Load:
 
     As real callers do, it sends a message again under its id after an outcome that leaves open whether it is stored.
     What each was answered last is in `codes`; those that were sent more than once are in `again`.
+
+    Args:
+        padding: bytes that each body has beside the message's name.
     """
 
-    def __init__(self, both: DualWritten, topic: str, start: int = 0) -> None:
+    def __init__(self, both: DualWritten, topic: str, start: int = 0, padding: int = 0) -> None:
+        self._padding = bytes(padding)
         self.codes: dict[str, int] = {}
         self.again: set[str] = set()
         self._both, self._topic, self._start = both, topic, start
@@ -137,7 +145,7 @@ class Load:
         try:
             self._link = self._link or self._client()
             credential = Credential(*mint(*self._both.application, SystemClock().now_ms()))
-            message = Message(topic=self._topic, id=name, key=key, body=name.encode())
+            message = Message(topic=self._topic, id=name, key=key, body=name.encode() + self._padding)
             request = SendRequest(credential=credential, messages=[message], timeout_ms=2_000)
             return self._link.send(request).results[0].code
         except Exception:  # the proxy was killed
