@@ -33,6 +33,7 @@ from console.installation.broker_queries import BrokerQueries
 from console.installation.configuration import Configuration
 from console.installation.live_tail import TAILS_MAX
 from console.installation.migration_runs import MigrationRuns
+from console.installation.topics_in_kafka import TopicsInKafka
 from console.options import FIRST, mail_server, openid_settings, parse
 from console.parts import ConsoleParts, make_parts
 from console.security.openid_provider import OpenIdProvider
@@ -71,6 +72,7 @@ def compose(
         clock, database, Configuration(store, view, clock, options.config), brokers, origins, options.metrics,
         mail_server(options), options.notify_networks,
         cluster_key=Path(options.cluster_key).read_bytes() if options.cluster_key else b"", migrations=migration_runs(options, brokers),
+        homes=TopicsInKafka(["--config", options.config]),
     )  # fmt: skip
     settings = openid_settings(options)
     if settings is None:

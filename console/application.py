@@ -13,6 +13,7 @@ from common.admin.errors import StateConflict
 from common.config.errors import ConfigError, EntryNotFound, InvalidEntry, VersionConflict
 from console import shown
 from console.api import changes, operations, reads, token_page
+from console.asking.topic_wish import ORDER_WORDS
 from console.database.sessions import SignedIn
 from console.errors import ConsoleError, DatabaseUnavailable, InvalidForm, RequestConflict
 from console.pages import (
@@ -129,6 +130,7 @@ def make_application(composed: ConsoleParts) -> Flask:
         duration=shown.duration,
         amount=shown.amount,
     )
+    app.jinja_env.globals.update(ORDER_WORDS=ORDER_WORDS)
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     for page in PAGES:
         app.register_blueprint(page.blueprint)

@@ -39,6 +39,7 @@ from console.installation.master_switches import MasterSwitches
 from console.installation.migration_runs import MigrationRuns
 from console.installation.replica_groups import ReplicaState, replica_states
 from console.installation.stored_messages import StoredMessages
+from console.installation.topics_in_kafka import TopicsInKafka
 from console.installation.trial_messages import TrialMessages
 from console.roles import Role
 from console.security.masking import Mask
@@ -110,7 +111,7 @@ class ConsoleParts:
 def make_parts(
     clock: Clock, database: ConsoleDatabase, configuration: Configuration, brokers: BrokerQueries, origins: Origins,
     metrics: Sequence[tuple[str, int]] = (), mail: MailServer | None = None, networks: Sequence[str] = (), url: str = "",
-    cluster_key: bytes = b"", migrations: MigrationRuns | None = None,
+    cluster_key: bytes = b"", migrations: MigrationRuns | None = None, homes: TopicsInKafka | None = None,
 ) -> ConsoleParts:  # fmt: skip
     """Compose the parts that follow from these.
 
@@ -121,6 +122,7 @@ def make_parts(
         url: where browsers reach the console, for links in notices.
         cluster_key: for planned switches and closed connections; b"": neither can be made.
         migrations: begins commands of plans; None: none can be begun.
+        homes: creates topics whose home is a Kafka cluster; None: none can be created.
     """
     log = ActionLog(database, clock)
     notices = NoticeQueue(database, log, clock)
@@ -136,7 +138,8 @@ def make_parts(
     return ConsoleParts(
         clock, database, log, accounts, Sessions(database, accounts, clock), OneTimeLinks(database, clock), requests,
         ApprovalPolicies(database, log, clock), Passwords(), SignInBrake(clock.monotonic_s), origins, configuration, brokers,
-        StoredMessages(brokers), TrialMessages(configuration), RequestApproval(requests, configuration.store, clock),
+        StoredMessages(brokers), TrialMessages(configuration),
+        RequestApproval(requests, configuration.store, clock, homes or TopicsInKafka(())),
         history, sampler, states, AlertWatch(states, clock), notices,
         NoticeCourier(notices, WebhookSender(networks), MailSender(mail or MailServer()), url),
         ApiTokens(database, accounts, log, clock),

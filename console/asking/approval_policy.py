@@ -45,6 +45,8 @@ class ApprovalPolicy:
         if disk_use(wish).kept_bytes > self.kept_gib_max * GIB:
             kept = disk_use(wish).kept_bytes / GIB
             found.append(f"{kept:,.1f} GiB kept: the policy allows {self.kept_gib_max:,} GiB.")
+        if wish.kafka_cluster is not None:
+            found.append(f"Its home is the Kafka cluster {wish.kafka_cluster}.")
         return found
 
     def reasons_of_consumption(self, wish: ConsumptionWish, team_groups: int, others: Sequence[str]) -> list[str]:

@@ -16,6 +16,7 @@ from common.config.errors import ConfigError
 from common.config.store import ConfigStore
 from common.errors import PenstockError
 from console.asking import consumption_writing, topic_writing
+from console.asking.topic_writing import is_new_in_kafka
 from console.database.action_log import Actor
 from console.database.user_requests import (
     APPLIED,
@@ -27,11 +28,14 @@ from console.database.user_requests import (
     UserRequests,
 )
 from console.errors import RequestConflict
+from console.installation.topics_in_kafka import TopicsInKafka
 
 log = logging.getLogger("penstock.console")
 KEEPER, POLICY = Actor("(console)", ""), Actor("(policy)", "")
 """Authors that are no person; no account can have such a name."""
 RESUMED_MAX = 100
+KAFKA_GAP_S = 60.0
+NO_HOMES = TopicsInKafka(())
 
 
 class RequestWriter(NamedTuple):
@@ -48,8 +52,11 @@ WRITERS = {
 
 
 class RequestApproval:
-    def __init__(self, requests: UserRequests, store: ConfigStore, clock: Clock) -> None:
-        self._requests, self._store, self._clock = requests, store, clock
+    def __init__(
+        self, requests: UserRequests, store: ConfigStore, clock: Clock, homes: TopicsInKafka = NO_HOMES
+    ) -> None:  # fmt: skip
+        self._requests, self._store, self._clock, self._homes = requests, store, clock, homes
+        self._tried_s: dict[int, float] = {}  # by request: when a topic in Kafka was tried last
 
     def approve(
         self,
@@ -91,6 +98,9 @@ class RequestApproval:
         admin = Administrator(self._store, f"console:{actor.name}", self._clock)
         writer = WRITERS[request.kind]
         try:
+            if is_new_in_kafka(request):
+                self._tried_s[request.id] = self._clock.monotonic_s()
+                self._create_in_kafka(admin, actor, request)
             written_version = writer.write(admin, request)
             numbers = self._store.version(writer.kinds)
         except ConfigError as error:
@@ -105,9 +115,17 @@ class RequestApproval:
             if found is None or found.state != APPLIED:  # else the keeper has written the same at the same moment
                 raise
 
+    def _create_in_kafka(self, admin: Administrator, actor: Actor, request: UserRequest) -> None:
+        """The definition, by a command that asks Kafka; `write` compares it then. One that exists is left as it is."""
+        if not self._store.taken(TOPIC, [request.name]):
+            self._homes.create(actor.name, request.name, request.settings)
+
     def resume(self) -> None:
         """Try the approved requests again. Errors are noted at the request and logged."""
+        now_s = self._clock.monotonic_s()
         for request in self._requests.list((APPROVED,), limit=RESUMED_MAX):
+            if is_new_in_kafka(request) and now_s - self._tried_s.get(request.id, -KAFKA_GAP_S) < KAFKA_GAP_S:
+                continue  # each attempt is a process
             try:
                 self.apply(KEEPER, request.id)
             except RequestConflict:

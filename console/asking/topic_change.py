@@ -7,6 +7,8 @@ from common.config.definitions import GRADES, TopicDefinition
 from common.config.definitions.topic import BODY_FORMATS, BUFFERS, DURABILITIES
 from common.config.errors import InvalidDefinition
 from common.config.setting import table_of
+from console.asking.message_schema import text_fault
+from console.database.topic_notes import SCHEMA, SCHEMA_BASE
 from console.errors import InvalidForm
 from console.shown import label, setting
 
@@ -39,11 +41,47 @@ def fields_of(topic: TopicDefinition) -> dict[str, str]:
     return {**numbers, **{name: getattr(topic, name) for name in CHOICES}}
 
 
-def parse_change(form: Mapping[str, str], topic: TopicDefinition) -> dict[str, Any]:
-    """The settings that the form changes, as the configuration stores them. Raises InvalidForm."""
+def parse_change(
+    form: Mapping[str, str], topic: TopicDefinition, schema: str = ""
+) -> tuple[dict[str, Any], dict[str, str]]:  # fmt: skip
+    """The settings that the form changes, as the configuration stores them; and the schema's texts, new and old, if it differs.
+
+    Args:
+        schema: the present JSON schema of the bodies; a form without the field keeps it.
+    Raises:
+        InvalidForm
+    """
     faults: dict[str, str] = {}
-    wanted: dict[str, Any] = {}
-    present = fields_of(topic)
+    more = _schema_change(form, schema, faults)
+    wanted = _numbers(form, topic, faults) | _choices(form, topic, faults)
+    if wanted.get("queues", topic.queues) < topic.queues:
+        faults["queues"] = f"A topic keeps its queues: use {topic.queues:,} or more."
+    if not 1 <= len(form.get("reason", "").strip()) <= REASON_CHARS_MAX:
+        faults["reason"] = f"Say in 1 to {REASON_CHARS_MAX:,} characters what the change is for."
+    if more.get(SCHEMA, schema) and not faults and form["body_format"] != "json":
+        faults["body_format"] = "A JSON schema is for bodies that are JSON: choose json, or leave the schema out."
+    if not wanted and not more and not faults:
+        faults[""] = "Nothing differs from the present settings."
+    if faults:
+        raise InvalidForm(faults)
+    try:
+        TopicDefinition.from_value(topic.name, {**topic.to_value(), **wanted})
+    except InvalidDefinition as error:
+        raise InvalidForm({"": "; ".join(error.faults)}) from error
+    return wanted, more
+
+
+def _schema_change(form: Mapping[str, str], schema: str, faults: dict[str, str]) -> dict[str, str]:
+    text = form.get(SCHEMA, schema).replace("\r\n", "\n").strip()
+    if text == schema:
+        return {}
+    if fault := text_fault(text):
+        faults[SCHEMA] = fault
+    return {SCHEMA: text, SCHEMA_BASE: schema}
+
+
+def _numbers(form: Mapping[str, str], topic: TopicDefinition, faults: dict[str, str]) -> dict[str, Any]:
+    wanted, present = {}, fields_of(topic)
     for field, (name, units) in NUMBERS.items():
         text = form.get(field, "").strip().replace(",", "")
         if text == present[field]:
@@ -52,24 +90,17 @@ def parse_change(form: Mapping[str, str], topic: TopicDefinition) -> dict[str, A
             faults[field] = "Use a whole number."
         else:
             wanted[name] = int(text) * units
-            faults |= _faults_of(topic, field, name, wanted[name])
+            faults.update(_faults_of(topic, field, name, wanted[name]))
+    return wanted
+
+
+def _choices(form: Mapping[str, str], topic: TopicDefinition, faults: dict[str, str]) -> dict[str, Any]:
+    wanted = {}
     for name, choices in CHOICES.items():
         if form.get(name, "") not in choices:
             faults[name] = f"Choose one of {', '.join(choices)}."
-        elif form[name] != present[name]:
+        elif form[name] != getattr(topic, name):
             wanted[name] = form[name]
-    if wanted.get("queues", topic.queues) < topic.queues:
-        faults["queues"] = f"A topic keeps its queues: use {topic.queues:,} or more."
-    if not 1 <= len(form.get("reason", "").strip()) <= REASON_CHARS_MAX:
-        faults["reason"] = f"Say in 1 to {REASON_CHARS_MAX:,} characters what the change is for."
-    if not wanted and not faults:
-        faults[""] = "Nothing differs from the present settings."
-    if faults:
-        raise InvalidForm(faults)
-    try:
-        TopicDefinition.from_value(topic.name, {**topic.to_value(), **wanted})
-    except InvalidDefinition as error:
-        raise InvalidForm({"": "; ".join(error.faults)}) from error
     return wanted
 
 

@@ -6,9 +6,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from common.config.definitions import GRADES, TopicDefinition
-from common.config.definitions.topic import BODY_FORMATS, BUFFERS, DURABILITIES
+from common.config.definitions.topic import BODY_FORMATS, BUFFERS, DURABILITIES, KAFKA_DURABILITIES
 from common.config.errors import InvalidDefinition
+from common.config.text_values import ENGINE_HOME, kafka_cluster_of
 from console.asking.form_rules import choice, described, whole_number
+from console.asking.message_schema import text_fault
 from console.errors import InvalidForm
 
 RATE_HEADROOM = 1.5  # the limit is above the peak that was asked for, so that a good day is not refused
@@ -24,11 +26,21 @@ _WHOLE = {
     "retention_hours": (1, 87_600, "hours"),
     "delay_hours": (0, 9_600, "hours"),
 }
-_CHOICES = {"durability": DURABILITIES, "grade": GRADES, "buffer": BUFFERS, "body_format": BODY_FORMATS}
+ORDER_WORDS: Mapping[str, str] = {
+    "none": "none is needed",
+    "key": "messages of a key one after another: senders set the key",
+    "all": "all messages one after another, in a single queue",
+}
+"""Needs of an order, in words."""
+_CHOICES = {
+    "durability": DURABILITIES, "grade": GRADES, "buffer": BUFFERS, "body_format": BODY_FORMATS, "order": tuple(ORDER_WORDS),
+    "replies": ("no", "yes"),
+}  # fmt: skip
 DEFAULTS: Mapping[str, str] = {
     "peak_messages": "100", "day_messages": "1000000", "body_bytes": "500", "body_bytes_max": "65536",
     "retention_hours": "72", "delay_hours": "0", "durability": "replicated", "grade": "normal", "buffer": "off",
-    "body_format": "any", "name": "", "description": "", "team": "",
+    "body_format": "any", "body_schema": "", "order": "none", "replies": "no", "home": ENGINE_HOME, "name": "",
+    "description": "", "team": "",
 }  # fmt: skip
 
 
@@ -40,6 +52,9 @@ class TopicWish:
         peak_messages: per second. day_messages: per day.
         body_bytes: of an average message; body_bytes_max: of the largest.
         delay_hours: longest delay of a delayed message; 0: none are sent.
+        body_schema: JSON schema of the bodies; empty: none was given.
+        order: a key of ORDER_WORDS. replies: "yes": requests with a reply are sent.
+        home: "engine", or "kafka:" and the name of a cluster, where the topic exists already.
     """
 
     name: str
@@ -54,16 +69,27 @@ class TopicWish:
     grade: str
     buffer: str
     body_format: str
+    body_schema: str = ""
+    order: str = "none"
+    replies: str = "no"
+    home: str = ENGINE_HOME
+
+    @property
+    def kafka_cluster(self) -> str | None:
+        """The Kafka cluster that is to be the home; None: the engine is."""
+        return kafka_cluster_of(self.home)
 
     @property
     def queues(self) -> int:
-        """Enough queues for the peak, as a power of two."""
+        """Enough queues for the peak, as a power of two; one for a single order of all messages."""
+        if self.order == "all":
+            return 1
         wanted = max(QUEUES_LEAST, -(-self.peak_messages // QUEUE_MESSAGES_S))
         return min(QUEUES_MOST, 1 << (wanted - 1).bit_length())
 
     def settings(self) -> dict[str, Any]:
         """The topic's settings as the configuration stores them."""
-        return {
+        found = {
             "queues": self.queues,
             "durability": self.durability,
             "body_bytes_max": self.body_bytes_max,
@@ -74,6 +100,12 @@ class TopicWish:
             "buffer": self.buffer,
             "body_format": self.body_format,
         }
+        if self.kafka_cluster is None:
+            return found
+        del found["delay_ms_max"]
+        if self.order != "all":
+            del found["queues"]  # as many as partitions
+        return {**found, "home": self.home, "id_window_ms": 0}
 
     def to_value(self) -> dict[str, Any]:
         """The wish as the database keeps it."""
@@ -91,9 +123,42 @@ def parse_wish(form: Mapping[str, str]) -> TopicWish:
     found |= {field: choice(form, field, choices, faults) for field, choices in _CHOICES.items()}
     if not faults.keys() & {"body_bytes", "body_bytes_max"} and found["body_bytes"] > found["body_bytes_max"]:
         faults["body_bytes_max"] = "The largest message is smaller than the average one."
+    faults |= _faults_of_schema(form, found)
+    faults |= _faults_of_home(form, found)
+    if not faults and found["order"] == "all" and found["peak_messages"] > QUEUE_MESSAGES_S:
+        faults["order"] = f"All messages in one order take a single queue, for up to {QUEUE_MESSAGES_S:,} messages/s."
     if faults:
         raise InvalidForm(faults)
     return TopicWish(**found)
+
+
+def _faults_of_schema(form: Mapping[str, str], found: dict[str, Any]) -> dict[str, str]:
+    """What the text of the schema tells; whether it is a schema is a question for `schema_fault`."""
+    text = found["body_schema"] = form.get("body_schema", "").replace("\r\n", "\n").strip()
+    if fault := text_fault(text):
+        return {"body_schema": fault}
+    if text and found["body_format"] != "json":
+        return {"body_format": "A JSON schema is for bodies that are JSON: choose JSON, or leave the schema out."}
+    return {}
+
+
+def _faults_of_home(form: Mapping[str, str], found: dict[str, Any]) -> dict[str, str]:
+    """What cannot be in a Kafka cluster, at its field."""
+    home = found["home"] = form.get("home", "").strip()
+    if home == ENGINE_HOME:
+        return {}
+    if not kafka_cluster_of(home):
+        return {"home": "Choose the engine or a Kafka cluster."}
+    faults = {}
+    if found["delay_hours"]:
+        faults["delay_hours"] = "Kafka has no delayed messages: use 0, or the engine as the home."
+    if found["replies"] == "yes":
+        faults["replies"] = "Requests with a reply need the engine as the home."
+    if found["durability"] not in KAFKA_DURABILITIES:
+        faults["durability"] = (
+            "Kafka's acknowledgement says nothing about disks: choose a memory, or the engine as the home."
+        )
+    return faults
 
 
 def name_fault(name: str) -> str:

@@ -14,6 +14,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    false,
 )
 
 metadata = MetaData(
@@ -79,6 +80,14 @@ owners = Table(
     Column("topic", String(249), primary_key=True),
     Column("team_id", BigInteger, ForeignKey("teams.id", ondelete="CASCADE"), nullable=False, index=True),
     Column("description", Text, nullable=False),
+)
+topic_notes = Table(  # what the configuration does not say, see topic_notes.py
+    "topic_notes",
+    metadata,
+    Column("topic", String(249), primary_key=True),
+    Column("body_schema", Text, nullable=False, server_default=""),
+    Column("order_need", String(16), nullable=False, server_default="none"),
+    Column("replies", Boolean, nullable=False, server_default=false()),
 )
 group_owners = Table(
     "group_owners",

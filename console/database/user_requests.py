@@ -3,13 +3,14 @@
 Each change of a state is a compare-and-set on (state, version).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, select, update
 
 from common.clock import Clock
+from console.database import topic_notes
 from console.database.action_log import ActionLog, Actor
 from console.database.console_database import ConsoleDatabase
 from console.database.schema import group_owners, owners, request_events, requests, teams
@@ -90,14 +91,15 @@ class UserRequests:
 
     def add_change(
         self, actor: Actor, team_id: int, name: str, reason: str, base: tuple[dict[str, Any], int], wanted: dict[str, Any],
-        kind: str = TOPIC,
+        kind: str = TOPIC, more: Mapping[str, Any] | None = None,
     ) -> int:  # fmt: skip
         """Store a request for a change of settings, and return its id. Several may be open: the first that is applied wins.
 
         Args:
             base: the settings that the asker saw, and their version.
+            more: what is asked for beside the settings.
         """
-        now_ms, asked = self._clock.now_ms(), {"name": name, "description": reason}
+        now_ms, asked = self._clock.now_ms(), {"name": name, "description": reason, **(more or {})}
         row = {
             "kind": kind, "name": name, "team_id": team_id, "asker": actor.name, "asked": asked, "settings": wanted, "base": base[0],
             "base_version": base[1], "state": REQUESTED, "version": 1, "created_ms": now_ms, "changed_ms": now_ms,
@@ -106,7 +108,7 @@ class UserRequests:
             made = connection.execute(insert(requests).values(**row).returning(requests.c.id)).scalar_one()
             self._event(connection, made, actor, REQUESTED, reason)
             old = {each: base[0].get(each) for each in wanted}
-            self._log.record(connection, actor, "ask for change", f"request {made}", old, wanted)
+            self._log.record(connection, actor, "ask for change", f"request {made}", old, {**wanted, **(more or {})})
             return made
 
     def get(self, request_id: int) -> UserRequest | None:
@@ -165,6 +167,8 @@ class UserRequests:
             same = (requests.c.id == request_id, requests.c.state == seen[0], requests.c.version == seen[1])
             if connection.execute(update(requests).where(*same).values(**now)).rowcount != 1:
                 raise RequestConflict(_what_happened(connection, request_id))
+            if state == APPROVED:
+                _check_notes(connection, request_id)
             self._event(connection, request_id, actor, state, reason)
             if state == APPLIED:
                 _own(connection, request_id)
@@ -198,6 +202,7 @@ class UserRequests:
         with self._database.write() as connection:
             if connection.execute(delete(owners).where(owners.c.topic == topic)).rowcount:
                 self._log.record(connection, actor, "forget owner", f"topic {topic}", None, None)
+            topic_notes.forget(connection, topic)
 
     def owner_of_group(self, group: str) -> tuple[int, str, str] | None:
         """As `owner_of`, of a group that was asked for."""
@@ -246,9 +251,18 @@ def _what_happened(connection: Connection, request_id: int) -> str:
     return f"Nothing was changed: {last.who} was faster, the request is {last.kind} now."
 
 
+def _check_notes(connection: Connection, request_id: int) -> None:
+    found = _request(connection, request_id)
+    assert found is not None
+    if found.kind == TOPIC:
+        topic_notes.check_base(connection, request_id, found.name, found.asked)
+
+
 def _own(connection: Connection, request_id: int) -> None:
     found = _request(connection, request_id)
     assert found is not None
+    if found.kind == TOPIC:
+        topic_notes.note_applied(connection, found.name, found.asked, found.base_version is None)
     if found.base_version is not None:
         return  # a change: it has its owner
     table, name = (owners, owners.c.topic) if found.kind == TOPIC else (group_owners, group_owners.c.name)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from common.address import Address
 from common.config.errors import StoreUnavailable
+from console.installation.command_environment import environment_of
 from migration.errors import PlanBusy
 from migration.recipes.course import COMMANDS
 
@@ -23,8 +24,6 @@ STATUS_S_MAX = 20.0
 SHOWN_BYTES_MAX = 32 << 10
 LINES_MAX = 200
 FILE_BYTES_MAX = 1 << 20
-WHO_VARIABLE = "PENSTOCK_WHO"
-SECRETS = ("PENSTOCK_CONSOLE_DATABASE", "PENSTOCK_CONSOLE_SMTP_PASSWORD")
 
 
 class RunLines(NamedTuple):
@@ -79,7 +78,7 @@ class MigrationRuns:
                 out.flush()
                 process = subprocess.Popen(
                     self._line(command, plan, *accepts), stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-                    env=self._environment(who), start_new_session=True,
+                    env=environment_of(who), start_new_session=True,
                 )  # fmt: skip
             self._running[plan] = process
         threading.Thread(target=self._wait, args=(plan, process), name=f"migrate {plan}", daemon=True).start()
@@ -113,7 +112,7 @@ class MigrationRuns:
         try:
             done = subprocess.run(
                 self._line("status", plan, "-o", "json"), stdin=subprocess.DEVNULL, capture_output=True,
-                timeout=STATUS_S_MAX, env=self._environment(""), check=False,
+                timeout=STATUS_S_MAX, env=environment_of(""), check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             return f"Kafka or the engines have not answered within {STATUS_S_MAX:.0f} seconds."
@@ -130,10 +129,6 @@ class MigrationRuns:
         engine = self._engine()
         more = [] if engine is None else ["--engine", f"{Address(*engine)}"]
         return [sys.executable, "-m", "penstock", "migrate", command, *options, *self._options, *more, "--", plan]
-
-    def _environment(self, who: str) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if name not in SECRETS}
-        return {**kept, "PYTHONUNBUFFERED": "1", **({WHO_VARIABLE: f"console:{who}"} if who else {})}
 
     def _file(self, plan: str) -> Path:
         assert self._directory is not None

@@ -8,7 +8,9 @@ from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import Forbidden, NotFound
 
 from common.config.definitions import TopicDefinition
+from console.asking.message_schema import schema_fault
 from console.asking.topic_change import CHOICES, fields_of, parse_change
+from console.database.topic_notes import SCHEMA, SCHEMA_BASE, notes_of
 from console.database.user_requests import CONSUMPTION, REQUESTED
 from console.errors import InvalidForm, RequestConflict
 from console.pages.requests import found_request
@@ -23,7 +25,7 @@ MOVED = "It was changed meanwhile: below are the present settings and what you w
 def form_page(name: str) -> ResponseReturnValue:
     """The form with the present settings."""
     topic, version = _topic(name)
-    return _form_page(topic, version, fields_of(topic), {})
+    return _form_page(topic, version, {**fields_of(topic), SCHEMA: notes_of(parts().database, name).body_schema}, {})
 
 
 def _form_page(
@@ -43,10 +45,13 @@ def ask(name: str) -> ResponseReturnValue:
     if fields.get("version") != str(version):
         return _form_page(topic, version, fields, {"": MOVED}, 409)
     try:
-        wanted = parse_change(fields, topic)
+        wanted, more = parse_change(fields, topic, notes_of(parts().database, name).body_schema)
+        if fault := schema_fault(more.get(SCHEMA, "")):
+            raise InvalidForm({SCHEMA: fault})
         team_id = team_of_change(parts().requests.owner_of(name))
         reason = " ".join(fields.get("reason", "").split())
-        made = parts().requests.add_change(actor(), team_id, name, reason, (topic.to_value(), version), wanted)
+        base = (topic.to_value(), version)
+        made = parts().requests.add_change(actor(), team_id, name, reason, base, wanted, more=more)
     except InvalidForm as error:
         return _form_page(topic, version, fields, error.faults, 422)
     return redirect(f"/requests/{made}", 303)
@@ -67,6 +72,9 @@ def rebase(request_id: int) -> ResponseReturnValue:
     text = form().get("version", "")
     seen = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
     now: dict[str, Any] = {"base": shown.definition.to_value(), "base_version": shown.version}
+    if SCHEMA_BASE in found.asked:
+        present = notes_of(parts().database, found.name).body_schema
+        now["asked"] = {**found.asked, SCHEMA_BASE: present}
     parts().requests.move(
         actor(), request_id, (REQUESTED, seen), REQUESTED, "Checked against the present settings.", **now
     )

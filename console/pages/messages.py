@@ -13,6 +13,8 @@ from common.filter.expression import read_filter
 from common.filter.native import Filter
 from common.ids import parse_id
 from common.names import is_name
+from console.asking.message_schema import body_check
+from console.database.topic_notes import notes_of
 from console.entries import OFFSET_MAX, QUEUE_MAX, TIME_RULE, time_ms, whole
 from console.installation.message_trace import passage, trace
 from console.installation.stored_messages import ID_CHARS_MAX, FoundMessage, Matching
@@ -159,6 +161,9 @@ def send(name: str) -> ResponseReturnValue:
     if not 1 <= len(data) <= TRIAL_BYTES_MAX:
         fault = f"Write a body of 1 to {TRIAL_BYTES_MAX:,} bytes."
         return render_template("messages.html", **page, send_fault=fault, fault=""), 422
+    faults = [] if form().get("unfit") == "on" else _schema_faults(name, data)
+    if faults:
+        return render_template("messages.html", **page, schema_faults=faults, fault=""), 422
     try:
         result = parts().trial.send(account().name, name, data, key)
     except PenstockError as error:
@@ -171,6 +176,15 @@ def send(name: str) -> ResponseReturnValue:
     if result.queue is None or result.offset is None:
         return redirect(f"/topics/{name}/messages?by=id&id={result.id}", 303)
     return redirect(f"/topics/{name}/messages/{result.queue}/{result.offset}?said=sent", 303)
+
+
+def _schema_faults(name: str, body: bytes) -> list[str]:
+    """What a body breaks of the topic's JSON schema, or why that is not known; empty: nothing, or there is no schema."""
+    schema = notes_of(parts().database, name).body_schema
+    if not schema:
+        return []
+    found = body_check(schema, body.decode(errors="replace"))
+    return [found.schema_fault] if found.schema_fault else list(found.body_faults)
 
 
 def check_topic(name: str) -> None:

@@ -11,9 +11,11 @@ from common.config.definitions import GroupDefinition, TopicDefinition
 from common.config.errors import ConfigError
 from console.asking.consumption_wish import ConsumptionWish
 from console.asking.disk_use import disk_use
+from console.asking.message_schema import difference
 from console.asking.request_approval import POLICY
 from console.asking.topic_change import ChangedSetting, compared
 from console.asking.topic_wish import TopicWish
+from console.database.topic_notes import SCHEMA, SCHEMA_BASE, notes_of
 from console.database.user_requests import (
     APPLIED,
     APPROVED,
@@ -104,7 +106,8 @@ def _page(found: UserRequest, fault: str = "", status: int = 200) -> ResponseRet
 def _asked(found: UserRequest) -> dict[str, Any]:
     """What was asked for, as the part of the page for its kind shows it."""
     if found.base_version is not None:
-        return {"part": "request_change.html", "change": comparison(found)}
+        lines = difference(found.asked[SCHEMA_BASE], found.asked[SCHEMA]) if SCHEMA_BASE in found.asked else []
+        return {"part": "request_change.html", "change": comparison(found), "schema_lines": lines}
     if found.kind == CONSUMPTION:
         wish = ConsumptionWish.from_value(found.asked)
         owners = [(each, parts().requests.owner_of(each)) for each in wish.topics]
@@ -128,7 +131,12 @@ def comparison(found: UserRequest) -> tuple[list[ChangedSetting], bool]:
     if found.state not in OPEN:
         return compared(base, base, found.settings, of), False
     is_moved = shown is not None and shown.version is not None and shown.version != found.base_version
-    return compared(base, now if is_moved else base, found.settings, of), is_moved
+    return compared(base, now if is_moved else base, found.settings, of), is_moved or _is_schema_moved(found)
+
+
+def _is_schema_moved(found: UserRequest) -> bool:
+    base = found.asked.get(SCHEMA_BASE)
+    return base is not None and base != notes_of(parts().database, found.name).body_schema
 
 
 @blueprint.get("/requests/<int:request_id>/applied")

@@ -6,11 +6,14 @@ from typing import Any
 from flask import Blueprint, redirect, render_template, request
 from flask.typing import ResponseReturnValue
 
+from common.config.text_values import ENGINE_HOME
 from console.asking.disk_use import disk_use
-from console.asking.topic_wish import DEFAULTS, name_fault, parse_wish
+from console.asking.message_schema import schema_fault
+from console.asking.topic_wish import DEFAULTS, TopicWish, name_fault, parse_wish
 from console.database.user_requests import DRAFT, REQUESTED
 from console.errors import InvalidForm
 from console.pages.asking_teams import chosen_team, needed_team, prefix_fault, team_choices
+from console.pages.map import kafka_clusters
 from console.pages.requests import approve_by_policy
 from console.parts import actor, form, parts
 
@@ -25,7 +28,7 @@ def form_page() -> ResponseReturnValue:
 
 def _form_page(values: Mapping[str, str], faults: Mapping[str, str], status: int = 200) -> ResponseReturnValue:
     values, choices = team_choices(values)
-    shown = {"values": values, "faults": faults, "team_choices": choices, "preview": _preview(values)}
+    shown = {"values": values, "faults": faults, "team_choices": choices, "preview": _preview(values), "homes": homes()}
     return render_template("request_form.html", **shown), status
 
 
@@ -50,8 +53,13 @@ def ask() -> ResponseReturnValue:
 def store_request(values: Mapping[str, str], is_draft: bool) -> int:
     """Store a request from the fields of its form, and return its number. Raises InvalidForm."""
     wish, team = parse_wish(values), needed_team(values)
-    if fault := _taken(wish.name) or prefix_fault(wish.name, team):
-        raise InvalidForm({"name": fault})
+    found = {
+        "name": _taken(wish.name) or prefix_fault(wish.name, team),
+        "home": _home_fault(wish),
+        "body_schema": schema_fault(wish.body_schema),
+    }
+    if faults := {field: fault for field, fault in found.items() if fault}:
+        raise InvalidForm(faults)
     state = DRAFT if is_draft else REQUESTED
     made = parts().requests.add(actor(), team.id, wish.to_value(), wish.settings(), state)
     if not is_draft:
@@ -61,6 +69,18 @@ def store_request(values: Mapping[str, str], is_draft: bool) -> int:
 
 def _taken(name: str) -> str:
     return f"Topic {name} exists already." if parts().configuration.has_topic(name) else ""
+
+
+def homes() -> list[tuple[str, str]]:
+    """The choices of a home: the engine, and the Kafka clusters of the configuration."""
+    clusters = [(f"kafka:{name}", f"the Kafka cluster {name}, where it exists already") for name in kafka_clusters()]
+    return [(ENGINE_HOME, "the engine"), *clusters]
+
+
+def _home_fault(wish: TopicWish) -> str:
+    cluster = wish.kafka_cluster
+    known = cluster is None or parts().configuration.view.kafka_cluster(cluster) is not None
+    return "" if known else f"There is no Kafka cluster {cluster} in the configuration."
 
 
 def _preview(values: Mapping[str, str]) -> dict[str, Any]:
@@ -73,6 +93,8 @@ def _preview(values: Mapping[str, str]) -> dict[str, Any]:
     except InvalidForm as error:
         shown["faults"] = {field: text for field, text in error.faults.items() if field != "name"}
         return shown
+    checks = {"home": _home_fault(wish), "body_schema": schema_fault(wish.body_schema)}
+    shown["faults"] = {field: text for field, text in checks.items() if text}
     team = chosen_team(values)
     if team is not None and not fault:
         shown["name_fault"] = prefix_fault(name, team)

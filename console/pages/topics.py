@@ -9,6 +9,7 @@ from werkzeug.exceptions import NotFound
 from common.config.definitions import TopicDefinition
 from common.config.setting import table_of
 from console.database.series_history import SeriesKey
+from console.database.topic_notes import notes_of
 from console.installation.queue_states import lags_of_topic, queue_states
 from console.pages.charts import lately_refused, topic_charts
 from console.pages.connections import clients_of
@@ -47,7 +48,8 @@ def show(name: str) -> ResponseReturnValue:
     return render_template(
         "topic.html", topic=topic, lag_s=_sampled_lag_s([each.group for each in lags]),
         version=found.version, settings=settings_of(topic), queues=queues, faults=faults,
-        lags=lags, has_more=has_more, owner=parts().requests.owner_of(name), may_use=may_use_topic(name),
+        lags=lags, has_more=has_more, owner=parts().requests.owner_of(name),
+        notes=notes_of(parts().database, name), may_use=may_use_topic(name),
         queues_shown=QUEUES_SHOWN, charts=topic_charts(name), clients=clients_of({"topic": name}), refused=lately_refused(),
     )  # fmt: skip
 

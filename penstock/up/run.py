@@ -23,7 +23,7 @@ from penstock.up.ports import CONSOLE
 from penstock.up.settings import with_settings
 from penstock.up.supervisor import Supervisor
 
-CONSOLE_MODULES = ("flask", "sqlalchemy", "alembic", "argon2", "waitress")
+CONSOLE_MODULES = ("flask", "sqlalchemy", "alembic", "argon2", "jsonschema_rs", "waitress")
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,9 @@ def penstock(tmp_path):
     """A Penstock with its console that knows a Kafka cluster with topic orders."""
     with KafkaBrokers(tmp_path / "kafka") as brokers:
         with closing(open_driver().admin(KafkaConnection("main", (brokers.bootstrap,)))) as admin:
-            assert admin.create_topics({"orders": NewKafkaTopic(3, 1)}) == {}
-            until(lambda: admin.topics(["orders"]), "the topic", 30.0)
+            wanted = NewKafkaTopic(3, 1, {"min.insync.replicas": "2"})
+            assert admin.create_topics({"orders": NewKafkaTopic(3, 1), "clicks": wanted}) == {}
+            until(lambda: len(admin.topics(["orders", "clicks"])) == 2, "the topics", 30.0)
         made = RunningPenstock(tmp_path / "data", environment={"PENSTOCK_CONSOLE": "1"})
         (tmp_path / "data" / "config").mkdir(
             parents=True
@@ -71,4 +72,27 @@ def test_topics_move_from_kafka_to_the_engine_by_the_buttons_of_the_page(browser
     expect(page.get_by_role("link", name="rollback", exact=True)).to_have_count(0)
     page.goto("/audit?q=migrate")
     expect(page.get_by_role("row", name="migrate cut")).to_contain_text("ada")
+    ada.close()
+
+
+@pytest.mark.slow
+def test_a_topic_is_asked_for_in_a_kafka_cluster_and_gets_a_queue_per_partition(browser, penstock):
+    found = until(
+        lambda: re.search(r"^Console: (http://\S+/link/\S+)\nPenstock serves", penstock.told(), re.M), "the address"
+    )
+    ada = Person(browser, found[1].partition("/link/")[0])
+    ada.open_link(found[1], name="ada")
+    page = ada.page
+    page.goto("/people")
+    page.locator("#team").fill("shop")
+    page.get_by_role("button", name="Create the team").click()
+    for name, words in (("clicks", "partitions"), ("nowhere", "create it there")):
+        page.goto(f"/requests/new?name={name}")
+        page.locator("#description").fill("Clicks")
+        page.locator("#home").select_option("kafka:main")
+        expect(page.locator("#preview")).to_contain_text("Its home is the Kafka cluster main")
+        page.get_by_role("button", name="Ask for it").click()
+        page.get_by_role("button", name="Approve").click()
+        expect(page.locator("main")).to_contain_text(words, timeout=STEP_MS)
+    assert "'kafka:main'" in str(shown := penstock.run("topic", "show", "clicks")) and "'queues': 3" in str(shown)
     ada.close()

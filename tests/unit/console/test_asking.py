@@ -190,7 +190,7 @@ def test_a_number_that_is_none_names_its_field_and_rule(field, value):
 def test_all_faults_of_a_form_come_at_once():
     with pytest.raises(InvalidForm) as caught:
         parse_wish({})
-    assert len(caught.value.faults) == 12
+    assert len(caught.value.faults) == 15
 
 
 def test_the_disk_that_a_topic_takes_follows_from_rate_size_and_retention():
