@@ -9,7 +9,9 @@ import argparse
 import gc
 import logging
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 
@@ -23,8 +25,10 @@ from common.net import Limits, listen
 from common.net.certificate import CertificateWatch
 from common.ops import announce_ready, settle, setup_logging, start_ops
 from common.ops.build_info import installed_version
+from common.ops.connection_pages import MorePages
 from common.ops.drain_pages import proxy_pages
 from common.ops.stop import catch_stop
+from common.ops.topic_figures import TOPIC_FIGURES_PATH
 from common.secret_file import secret_faults
 from common.tracing.options import traces_of
 from engine.client.brokers import Brokers
@@ -37,6 +41,7 @@ from producer_proxy.metrics import SendMetrics
 from producer_proxy.options import parse
 from producer_proxy.proxy import ProducerProxy
 from producer_proxy.targets.kafka_homes import KafkaHomes
+from producer_proxy.topic_figures import topic_figures_page
 
 log = logging.getLogger("penstock.producer_proxy")
 
@@ -48,13 +53,20 @@ def listeners(options: argparse.Namespace, watch: CertificateWatch) -> list:
     return found
 
 
-def metrics_of(proxy: ProducerProxy, brokers: Brokers, watch: CertificateWatch) -> CollectorRegistry:
-    registry = CollectorRegistry()
-    send = SendMetrics(proxy.server, proxy.service, brokers, proxy.front, proxy.admission)
-    breakers = BreakerMetrics(lambda: [(broker.name, broker.breaker) for broker in brokers.listed])
-    for each in (watch, proxy.key_uses, send, breakers):
+def make_registry(proxy: ProducerProxy, others: Iterable[Any]) -> CollectorRegistry:
+    """The metrics of the proxy's parts and of `others`."""
+    registry, brokers = CollectorRegistry(), proxy.brokers
+    for each in (*others, proxy.key_uses):
         registry.register(each)
+    registry.register(SendMetrics(proxy.server, proxy.service, brokers, proxy.front, proxy.admission, proxy.figures))
+    registry.register(BreakerMetrics(lambda: [(broker.name, broker.breaker) for broker in brokers.listed]))
     return registry
+
+
+def operator_pages(proxy: ProducerProxy, key: bytes, process: str) -> MorePages:
+    """The pages of the operator's port beside metrics and health."""
+    own = proxy_pages(proxy.connections(), proxy.drain_switch, key, process, SystemClock())
+    return {**own, **proxy.outcomes.pages(), TOPIC_FIGURES_PATH: topic_figures_page(proxy.figures)}
 
 
 def run(options: argparse.Namespace) -> None:
@@ -80,13 +92,14 @@ def run(options: argparse.Namespace) -> None:
     buffering = make_buffering(options, store)
     journaling = make_journaling(options)
     homes = KafkaHomes(options.kafka_bridge, key)
-    proxy = ProducerProxy(sockets, view, brokers, limits, buffering, kafka=homes, journaling=journaling, store=store)
-    registry = metrics_of(proxy, brokers, watch)
-    for each in (ConfigMetrics(lambda: view), BufferMetrics(buffering), JournalMetrics(journaling)):
-        registry.register(each)
+    proxy = ProducerProxy(
+        sockets, view, brokers, limits, buffering, None, homes, store, journaling, options.topic_figures
+    )
+    registry = make_registry(
+        proxy, (ConfigMetrics(lambda: view), BufferMetrics(buffering), JournalMetrics(journaling), watch)
+    )
     traces = traces_of(options, process, registry, proxy.trace)
-    own_pages = proxy_pages(proxy.connections(), proxy.drain_switch, key, process, SystemClock())
-    pages = {**own_pages, **proxy.outcomes.pages()}
+    pages = operator_pages(proxy, key, process)
     ops = start_ops(options.ops[0], options.ops[1], registry, lambda: {**proxy.health(), **watch.health()}, pages)
     view.own_report.tell_pages(ops.port)
     settle(proxy.health, stop.asked)

@@ -17,6 +17,8 @@
 | penstock_producer_limits_lent | cluster-wide limits in use with a lent slice | 0 under load: the engine was away, static shares apply |
 | penstock_producer_limits_processes | producer proxies among which static shares are divided | wrong: the engine is away |
 | penstock_producer_backlogged_topics | topics in use that are BACKLOGGED | above 0: required groups are too slow; `penstock group lag` |
+| penstock_producer_topic_figures | topics with figures on /topic-figures | - |
+| penstock_producer_topic_figures_pushed_out_total | topics whose figures made room for others | rising: raise --topic-figures |
 | penstock_failed_credentials_total | calls whose credential was refused | rising: an old key, a wrong clock, or guessed credentials |
 | penstock_producer_refused_frames_total | calls above the limit of size | rising: a client's batches are too large; the log names one |
 """
@@ -33,16 +35,18 @@ from engine.client.brokers import Brokers
 from engine.client.durability import LANES
 from producer_proxy.admission.admission import SendAdmission
 from producer_proxy.send.send import SendService
+from producer_proxy.topic_figures import TopicFigures
 
 
 class SendMetrics:
     """A collector over the proxy's parts; `front` is None where the hot path is not built."""
 
     def __init__(
-        self, server: Server, service: SendService, brokers: Brokers, front: Any, admission: SendAdmission
-    ) -> None:
+        self, server: Server, service: SendService, brokers: Brokers, front: Any, admission: SendAdmission,
+        figures: TopicFigures,
+    ) -> None:  # fmt: skip
         self._server, self._service, self._brokers, self._front = server, service, brokers, front
-        self._admission = admission
+        self._admission, self._figures = admission, figures
 
     def describe(self) -> list[Metric]:
         return []
@@ -78,7 +82,7 @@ class SendMetrics:
         yield CounterMetricFamily(
             "penstock_producer_refused_frames", "frames above the limit of size", value=REFUSALS.count
         )
-        yield from self._queues()
+        yield from (*self._kept_figures(), *self._queues())
         requests = self._service.requests
         for name, text, value in (
             ("penstock_producer_requests", "sends that waited for a reply", requests.asked),
@@ -107,6 +111,11 @@ class SendMetrics:
             waiting.add_metric([row.label], sum(lane.waiting for lane in there))
         yield limit
         yield waiting
+
+    def _kept_figures(self) -> Iterator[Metric]:
+        name, figures = "penstock_producer_topic_figures", self._figures
+        yield GaugeMetricFamily(name, "topics on /topic-figures", value=len(figures))
+        yield CounterMetricFamily(f"{name}_pushed_out", "topics that made room", value=figures.pushed_out)
 
     def _refused(self) -> dict[int, int]:
         totals = dict(self._service.codes)

@@ -9,6 +9,8 @@ from common.tracing.options import options_of_traces
 from producer_proxy.buffer.options import options_of_buffer
 from producer_proxy.journal.options import options_of_journal
 
+TOPIC_FIGURES_MAX = 100_000
+
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = ProcessParser(prog="penstock producer-proxy", description="Serve `send` in front of an engine.")
@@ -20,6 +22,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.tls_listen and not (options.tls_cert and options.tls_key):
         parser.error("--tls-listen: set --tls-cert and --tls-key too")
+    if not 0 <= options.topic_figures <= TOPIC_FIGURES_MAX:
+        parser.error(f"--topic-figures {options.topic_figures}: use 0 to {TOPIC_FIGURES_MAX:,}")
     return options
 
 
@@ -50,6 +54,9 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     add("--config-age-max-s", type=float, default=0.0, metavar="SECONDS",
         help="Refuse credentials while the configuration is older than this, for lack of contact to its store "
         "(default 0: never).")  # fmt: skip
+    add("--topic-figures", type=int, default=1_000, metavar="TOPICS",
+        help="Keep times and refusals of this many topics, those used last, for the console (default %(default)s; "
+        "0: of none).")  # fmt: skip
     add("--connections-max", type=int, default=Limits.connections_max, metavar="COUNT",
         help="Maximum number of client connections (default %(default)s).")  # fmt: skip
     add("--frame-bytes-max", type=int, default=Limits.frame_bytes_max, metavar="BYTES",

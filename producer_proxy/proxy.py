@@ -42,6 +42,7 @@ from producer_proxy.targets.kafka_homes import KafkaHomes
 from producer_proxy.targets.kafka_hot import KafkaHotTopics
 from producer_proxy.targets.sent import SentReport
 from producer_proxy.targets.topics import Targets, Topics
+from producer_proxy.topic_figures import TopicFigures
 
 DRAIN_S = 5.0
 
@@ -63,7 +64,7 @@ class ProducerProxy:
     def __init__(
         self, listeners: list, view: Any, brokers: Brokers, limits: Limits | None = None,
         buffering: Buffering | None = None, targets: Mapping[str, SendTarget] | None = None,
-        kafka: KafkaHomes | None = None, store: ConfigStore | None = None, journaling: Journaling | None = None,
+        kafka: KafkaHomes | None = None, store: ConfigStore | None = None, journaling: Journaling | None = None, topic_figures: int = 0,
     ) -> None:  # fmt: skip
         self._limits, self._view, self.brokers = limits or Limits(), view, brokers
         self._clock = SystemClock()
@@ -92,6 +93,7 @@ class ProducerProxy:
         )
         self.outcomes = self.service.outcomes
         self.front = self._make_front(engine_topics)
+        self.figures = self._make_figures(topic_figures)
         self.buffering.start(self.topics)
         self.journaling.start(self.targets)
         self._on_change()
@@ -145,6 +147,13 @@ class ProducerProxy:
             process_bytes(), DEFAULT_TIMEOUT_MS, RETRY_AFTER_MS, self.service.rescue, self.requests,
         )  # fmt: skip
         made.topic_sends = self.outcomes.topics
+        return made
+
+    def _make_figures(self, topics_max: int) -> TopicFigures:
+        made = TopicFigures(topics_max, lambda topic: self._view.topic(topic) is not None)
+        for user in (self.service, self.front):
+            if topics_max and user is not None:
+                user.figures = made
         return made
 
     def _hot_connection(self, sock: Any, peer: str, ssl_context: Any) -> Any:

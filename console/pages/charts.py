@@ -71,11 +71,11 @@ def group_charts(name: str) -> dict[str, Any]:
     return _shown(Chart(title, f"group:{name}", names) for title, names in GROUP_CHARTS)
 
 
-def lately_refused() -> list[RefusedCode]:
-    """Refusals of the whole installation: proxies do not count them by topic."""
+def lately_refused(subject: str = ALL) -> list[RefusedCode]:
+    """Refusals of the whole installation, or of `topic:NAME`."""
     sampler = parts().sampler
-    names = {key.name for key in sampler.latest if key.subject == ALL} | set(parts().history.names(ALL))
-    return refusals(sampler, sorted(name for name in names if name.startswith(REFUSED)), _now_s())
+    names = {key.name for key in sampler.running() if key.subject == subject} | set(parts().history.names(subject))
+    return refusals(sampler, sorted(name for name in names if name.startswith(REFUSED)), _now_s(), subject)
 
 
 def installation_charts() -> dict[str, Any]:

@@ -50,7 +50,9 @@ def show(name: str) -> ResponseReturnValue:
         version=found.version, settings=settings_of(topic), queues=queues, faults=faults,
         lags=lags, has_more=has_more, owner=parts().requests.owner_of(name),
         notes=notes_of(parts().database, name), may_use=may_use_topic(name),
-        queues_shown=QUEUES_SHOWN, charts=topic_charts(name), clients=clients_of({"topic": name}), refused=lately_refused(),
+        queues_shown=QUEUES_SHOWN, charts=topic_charts(name), clients=clients_of({"topic": name}),
+        refused=lately_refused(f"topic:{name}"), is_fed=parts().sampler.is_fed(),
+        figures_left_out=parts().sampler.pages.topics.left_out,
     )  # fmt: skip
 
 

@@ -26,7 +26,10 @@ class Chart(NamedTuple):
         return figure(self.names[0]).unit
 
 
-TOPIC_CHARTS = (("Messages per second", ("in", "out")), ("Lag of the slowest group", ("lag",)))
+TOPIC_CHARTS = (
+    ("Messages per second", ("in", "out")), ("Time to confirm a send", ("send_p50", "send_p99")),
+    ("Lag of the slowest group", ("lag",)),
+)  # fmt: skip
 GROUP_CHARTS = (
     ("Acknowledged per second", ("out",)), ("Lag in messages", ("lag", "in_flight")), ("Lag in time", ("lag_s",)),
 )  # fmt: skip

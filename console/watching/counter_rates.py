@@ -31,6 +31,10 @@ class CounterRates:
             growth = value if may_fall else 0.0
         return growth / (at_s - before[1])
 
+    def knows(self, counter: Hashable) -> bool:
+        """Whether it was looked at."""
+        return counter in self._last
+
     def forget_old(self, now_s: float) -> None:
         """Drop the counters that are gone."""
         self._last = {name: each for name, each in self._last.items() if now_s - each[1] <= self._kept_s}

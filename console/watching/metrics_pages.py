@@ -14,6 +14,7 @@ from console.database.series_history import ALL, SeriesKey
 from console.watching.counter_rates import CounterRates, quantile
 from console.watching.figures import REFUSED, Sample
 from console.watching.part_states import KEY_USE, PartStates, Scraped, part_states
+from console.watching.topic_pages import TopicPages
 
 Address = tuple[str, int]
 PAGE_S_MAX = 2.0
@@ -37,9 +38,11 @@ class MetricsPages:
     def __init__(
         self, addresses: Sequence[Address], read: Callable[[Address], str] | None = None,
         read_reasons: Callable[[Address], tuple[str, ...]] | None = None,
+        topics: TopicPages | None = None,
     ) -> None:  # fmt: skip
         self._addresses, self._read = tuple(addresses), read or read_page
         self._read_reasons = read_reasons or reasons_of
+        self.topics = topics or TopicPages(read_page)
         self.states = PartStates()
         self._rates = CounterRates()
         self.away: list[str] = []
@@ -52,10 +55,14 @@ class MetricsPages:
         """The figures now. Pages that do not answer are named in `away`."""
         rows: list[Scraped] = []
         away = []
+        producers = []
         for address in self._addresses:
             shown = f"{address[0]}:{address[1]}"
             try:
-                rows += _rows(shown, self._read(address))
+                own = _rows(shown, self._read(address))
+                rows += own
+                if any(row.name.startswith("penstock_producer_") for row in own):
+                    producers.append(address)
             except (OSError, ValueError, http.client.HTTPException):
                 away.append(shown)
         self.away = away
@@ -63,7 +70,8 @@ class MetricsPages:
         self._rates.forget_old(at_s)
         if not rows:
             return {}
-        return {**self._traffic(rows, at_s), **_buffers(rows), **_replicas(rows, time.time())}
+        told = self.topics.sample(producers, at_s)
+        return {**told, **self._traffic(rows, at_s), **_buffers(rows), **_replicas(rows, time.time())}
 
     def _with_reasons(self, states: PartStates) -> PartStates:
         """The states with the sentences of those processes that tell of something wrong."""

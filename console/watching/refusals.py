@@ -51,13 +51,14 @@ class RefusedCode(NamedTuple):
     help: str
 
 
-def refusals(sampler: HistorySampler, names: list[str], now_s: int) -> list[RefusedCode]:
+def refusals(sampler: HistorySampler, names: list[str], now_s: int, subject: str = ALL) -> list[RefusedCode]:
     """The most frequent first.
 
     Args:
         names: of the figures that are known, as `refused.200`.
+        subject: `all` or `topic:NAME`.
     """
-    keys = [SeriesKey(ALL, name) for name in names if name.startswith(REFUSED)]
+    keys = [SeriesKey(subject, name) for name in names if name.startswith(REFUSED)]
     if not keys:
         return []
     step_s, found = sampler.read(keys, now_s - SHOWN_S, now_s)

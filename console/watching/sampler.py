@@ -70,6 +70,11 @@ class HistorySampler:
             for key, value in sample.items():
                 self._chunk.setdefault(key, [NOTHING] * POINTS)[at] = value
 
+    def running(self) -> list[SeriesKey]:
+        """The series of the running chunk."""
+        with self._lock:
+            return list(self._chunk)
+
     def flush(self) -> None:
         """Write the running chunk. While the database is away it is lost, and the log says so."""
         with self._lock:
@@ -78,7 +83,7 @@ class HistorySampler:
             return
         answers = chunk.get(ANSWERED, [NOTHING] * POINTS)
         for key, values in chunk.items():
-            if key.subject != ALL:
+            if key.subject != ALL and key.name not in ONLY_MEASURED:
                 # A step at which this one was not looked at, though the engines answered, counts as nothing moved.
                 for at, value in enumerate(values):
                     if math.isnan(value) and answers[at] == 1.0:

@@ -17,6 +17,7 @@ cdef class CallResults(ToldWaiter):
     cdef double started_at            # monotonic seconds
     cdef int32_t retry_after_ms
     cdef object sends                 # TopicSends of its topic; with several topics, a list of each message's; or None
+    cdef bytes topic                  # of all its messages; None: they have several
     cdef int start(self, int32_t seqid, uint32_t count, int32_t retry_after_ms, double now, double timeout_s) except -1
     cdef int set_id(self, uint32_t index, const unsigned char* id, uint32_t size, bint assigned) except -1
     cdef bint failed(self) noexcept

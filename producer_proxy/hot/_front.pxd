@@ -5,6 +5,7 @@ from common.wire cimport _walk
 from engine.client._destination cimport Destination, Destinations
 from engine.link.constants cimport DURABILITY_MAX
 from producer_proxy.hot._admission cimport HotAdmission
+from producer_proxy.hot._call_results cimport CallResults
 from producer_proxy.hot._request_calls cimport RequestCalls
 
 cdef enum:
@@ -57,8 +58,11 @@ cdef class Front:
     cdef uint32_t trace_step, trace_left        # one of `trace_step` calls is traced whatever it carries; 0: none is
     cdef object chosen_slow
     cdef public dict topic_sends      # TopicSends by topic, of those whose outcomes are counted per topic
+    cdef public object figures        # TopicFigures; None: none are kept
+    cdef double sampled_at            # when a call's time was noted there last, monotonic seconds
+    cdef bint is_mixed                # the current call's messages are of several topics
     cdef int assign(self, unsigned char* id16, uint64_t now_ms) except -1
-    cdef object call_sends(self)
+    cdef int tell_topics(self, CallResults call) except -1
     cdef bint check(self, Destination destination) except -1
-    cdef int observe(self, double seconds) except -1
+    cdef int observe(self, CallResults call, double now) except -1
     cdef CallDecision traced(self, int decision, const unsigned char* frame) noexcept

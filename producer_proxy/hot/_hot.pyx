@@ -65,7 +65,7 @@ cdef class HotCall(CallResults):
         if self.frame is not None and self.failed():
             return self.hand_over()
         self.encode()
-        self.front.observe(connection.reactor.now - self.started_at)
+        self.front.observe(self, connection.reactor.now)
         return connection.answered()
 
     cdef int expire(self) except -1:
@@ -90,7 +90,7 @@ cdef class HotCall(CallResults):
         cdef Front front = self.front
         if self.connection.is_closed:
             return 0
-        encode_results(self.connection, self.seqid, self.count, self.results, self.ids, front.sentences, self.told, front.codes, self.retry_after_ms)
+        encode_results(self.connection, self.seqid, self.count, self.results, self.ids, front.sentences, self.told, front.codes, self.retry_after_ms, front.figures, self.topic)
         front.hot_calls += 1
         front.hot_messages += self.count
         self.note()
@@ -198,7 +198,7 @@ cdef class HotConnection(Connection):
             totals.is_mixed = totals.is_mixed or front.chosen[0] != front.chosen[i]
             if destination.lane is None and (<Lanes>lanes).only is None and not choose_queue(front, <Lanes>lanes, destination, frame, i, &totals):
                 return GO_SLOW
-        front.call_lanes = lanes
+        front.call_lanes, front.is_mixed = lanes, totals.is_mixed
         if destination.lane is not None:
             return conclude_kafka(front, <KafkaLane>lanes, admitted, totals.bytes, self.retry_slot)
         return conclude(front, <Lanes>lanes, admitted, &totals, self.retry_slot)
@@ -229,7 +229,8 @@ cdef class HotConnection(Connection):
         if call is None:
             call = self.call = HotCall()
             call.connection, call.front = self, self.front
-        call.frame, call.sends = None, self.front.call_sends()
+        call.frame = None
+        self.front.tell_topics(call)
         call.start(self.front.call.seqid, self.front.call.message_count, self.front.retry_after_ms, self.reactor.now, timeout_s)
         return call
 

@@ -40,6 +40,7 @@ from producer_proxy.send.topic_sends import SendOutcomes
 from producer_proxy.send.tracing import trace_of
 from producer_proxy.targets.base import ResolveError
 from producer_proxy.targets.topics import Topics
+from producer_proxy.topic_figures import TopicFigures
 
 limited = LimitedLog(logging.getLogger("penstock.producer_proxy"))
 
@@ -79,6 +80,8 @@ class SendService:
         self.spans: SpanQueue | None = None
         self.in_work = self.answered = 0
         self.codes: dict[int, int] = {}
+        self.figures: TopicFigures | None = None
+        """Counts refusals by topic; None: nobody does."""
 
     def handle(self, connection: Any, frame: bytes) -> None:
         """Take one call in a loop callback; the answer comes later by `connection.reply`."""
@@ -114,10 +117,11 @@ class SendService:
         spans = self.spans
         if spans is not None:
             call.trace = trace_of(spans, call, is_chosen or spans.is_chosen())
+        began_s = time.monotonic() if call.reply_wait_ms <= 0 else None
         results = self._results(connection, call)
         if call.trace is not None:
             call.trace.end(call, results, connection.context or "")
-        return self._encoded(call, results)
+        return self._encoded(call, results, began_s)
 
     def _rescued(self, connection: Any, frame: bytes, outcomes: list[HotOutcome]) -> bytes:
         call = walk_send(frame, messages_max=MESSAGES_MAX, body_bytes_max=BODY_BYTES_ANY)
@@ -147,12 +151,23 @@ class SendService:
             followed[index] = (int(each.result.code), each.result.queue, each.result.offset, outcomes[index][3])
         return followed
 
-    def _encoded(self, call: SendCall, results: list[SendResult]) -> bytes:
+    def _note(self, figures: TopicFigures, call: SendCall, results: list[SendResult], began_s: float | None) -> None:
+        """Tell the figures of topics what was refused, and how long a taken call to one topic has lasted."""
+        topics = [each.topic.encode() if isinstance(each.topic, str) else b"" for each in call.messages]
+        for topic, result in zip(topics, results, strict=False):
+            if result.code > Code.DUPLICATE:
+                figures.refused(topic, int(result.code))
+        if began_s is not None and results and results[0].code == Code.OK and len(set(topics)) == 1:
+            figures.answered(topics[0], time.monotonic() - began_s)
+
+    def _encoded(self, call: SendCall, results: list[SendResult], began_s: float | None = None) -> bytes:
         for message, result in zip(call.messages, results, strict=False):
             if result.code > Code.DUPLICATE:
                 self.codes[result.code] = self.codes.get(result.code, 0) + 1
             if not message.fault:
                 self.outcomes.count(message.topic, result.code)
+        if self.figures is not None:
+            self._note(self.figures, call, results, began_s)
         return contract.encode_reply("send", call.seqid, SendResponse(results=results))
 
     def _results(self, connection: Any, call: SendCall) -> list[SendResult]:

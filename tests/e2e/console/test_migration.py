@@ -85,12 +85,12 @@ def test_a_topic_is_asked_for_in_a_kafka_cluster_and_gets_a_queue_per_partition(
     page = ada.page
     page.goto("/people")
     page.locator("#team").fill("shop")
-    page.get_by_role("button", name="Create the team").click()
+    page.get_by_role("button", name="Add the team").click()
     for name, words in (("clicks", "partitions"), ("nowhere", "create it there")):
         page.goto(f"/requests/new?name={name}")
         page.locator("#description").fill("Clicks")
         page.locator("#home").select_option("kafka:main")
-        expect(page.locator("#preview")).to_contain_text("Its home is the Kafka cluster main")
+        expect(page.locator("#preview")).to_contain_text("one per partition in Kafka")
         page.get_by_role("button", name="Ask for it").click()
         page.get_by_role("button", name="Approve").click()
         expect(page.locator("main")).to_contain_text(words, timeout=STEP_MS)

@@ -72,8 +72,11 @@ def points(page, subject: str, name: str) -> list[float]:
     return [value for value in answer["values"][0] if value is not None]
 
 
-def test_lag_is_sampled_from_the_engine_and_drawn(page):
+def test_lag_is_sampled_from_the_engine_and_drawn(page, penstock):
     until(lambda: 40 in points(page, "group:billing", "lag"), "the lag is sampled", SAMPLES_S_MAX)
+    penstock.run("topic", "create", "small", "--body-bytes-max", "10")
+    assert penstock.call("send", "small", "1234567890 and more").returncode != 0
+    assert penstock.call("send", "small", "short").returncode == 0
     until(lambda: any(value > 0 for value in points(page, "group:billing", "lag_s")), "in seconds", SAMPLES_S_MAX)
     page.goto("/groups/billing?range=15m")
     expect(page.locator(".plot canvas")).to_have_count(3)
@@ -82,6 +85,10 @@ def test_lag_is_sampled_from_the_engine_and_drawn(page):
     page.goto("/map?range=15m")
     expect(page.locator(".chart", has_text="Free on the disk of main").locator("canvas")).to_be_visible()
     assert points(page, "all", "in"), "the pages of metrics are read"
+    until(lambda: points(page, "topic:small", "send_p99"), "the proxy has told the topic's times", SAMPLES_S_MAX)
+    page.goto("/topics/small?range=15m")
+    expect(page.locator("#refused")).to_contain_text("TOO_LARGE 101")
+    expect(page.locator(".chart", has_text="Time to confirm a send").locator("canvas")).to_be_visible()
 
 
 def test_an_alert_fires_on_a_real_lag_and_the_policy_against_private_addresses_holds(page):

@@ -14,6 +14,7 @@ def sampled(console):
     now_s = console.clock.now_ms() // 1000
     for at_s in range(now_s - 30, now_s, 10):
         sample = {SeriesKey(ALL, "refused.200"): 10.0, SeriesKey(ALL, "refused.105"): 1.0, SeriesKey(ALL, ANSWERS): 1.0}
+        sample[SeriesKey("topic:orders", "refused.105")] = 1.0
         console.parts.sampler.add(at_s, sample)
     return console, now_s
 
@@ -28,9 +29,13 @@ def test_they_are_counted_with_the_most_frequent_first_and_say_what_helps(sample
 def test_the_pages_of_map_and_topics_show_them(sampled):
     console, _ = sampled
     console.store.put("topic", "orders", {"queues": 4}, 0)
-    for path in ("/map", "/topics/orders"):
-        text = text_of(console.as_role("viewer", path.strip("/").replace("/", "-")).get(path))
-        assert "RATE_LIMITED 200 300 Over the limit" in text, path
+    console.store.put("topic", "calm", {"queues": 4}, 0)
+    viewer = console.as_role("viewer")
+    assert "RATE_LIMITED 200 300 Over the limit" in text_of(viewer.get("/map"))
+    own = text_of(viewer.get("/topics/orders"))
+    assert "Messages of this topic" in own and "FORBIDDEN 105 30" in own and "RATE_LIMITED" not in own
+    calm = text_of(viewer.get("/topics/calm"))
+    assert "FORBIDDEN" not in calm and "Not known: the console was started without" in calm
 
 
 def test_every_code_that_refuses_a_send_has_a_meaning():
