@@ -35,7 +35,7 @@ from console.installation.live_tail import TAILS_MAX
 from console.installation.migration_runs import MigrationRuns
 from console.installation.topics_in_kafka import TopicsInKafka
 from console.options import FIRST, mail_server, openid_settings, parse
-from console.parts import ConsoleParts, make_parts
+from console.parts import MAPS_MAX, ConsoleParts, make_parts
 from console.security.openid_provider import OpenIdProvider
 from console.security.origins import Origins
 from console.watching.watch import Watch
@@ -43,7 +43,7 @@ from console.watching.watch import Watch
 log = logging.getLogger("penstock.console")
 DATABASE_VARIABLE = "PENSTOCK_CONSOLE_DATABASE"
 PAGE_THREADS, CONNECTIONS_MAX = 8, 500
-THREADS = PAGE_THREADS + TAILS_MAX  # a live tail holds a thread
+THREADS = PAGE_THREADS + TAILS_MAX + MAPS_MAX  # a live tail and a live map hold a thread each
 HEADER_BYTES_MAX = 32 << 10
 RESUME_S = 5.0
 M_ARENA_MAX, ARENAS = -8, 2  # of glibc's malloc.h

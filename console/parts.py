@@ -34,7 +34,7 @@ from console.installation.dead_letters import DeadLetters
 from console.installation.delayed_messages import DelayedMessages
 from console.installation.group_resets import GroupResets
 from console.installation.latest import Latest
-from console.installation.live_tail import LiveTail
+from console.installation.live_tail import LiveTail, StreamPlaces
 from console.installation.master_switches import MasterSwitches
 from console.installation.migration_runs import MigrationRuns
 from console.installation.replica_groups import ReplicaState, replica_states
@@ -57,6 +57,7 @@ from console.watching.webhook import WebhookSender
 
 KEY = "penstock"
 STATES_S = 1.0
+MAPS_MAX, MAPS_PER_ACCOUNT_MAX = 16, 4
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,7 @@ class ConsoleParts:
     replica_states: Latest[list[ReplicaState]]
     identities: Identities
     connections: ClientConnections
+    map_places: StreamPlaces
     quotas: TeamQuotas
     quota_check: QuotaCheck
     openid: OpenIdProvider | None = None
@@ -148,7 +150,8 @@ def make_parts(
         migrations or MigrationRuns(None, ()),
         Latest(brokers.states, STATES_S, clock.monotonic_s),
         Latest(partial(replica_states, configuration.url), STATES_S, clock.monotonic_s),
-        Identities(database, accounts, log, clock), ClientConnections(configuration, cluster_key), quotas,
+        Identities(database, accounts, log, clock), ClientConnections(configuration, cluster_key),
+        StreamPlaces("live maps", MAPS_MAX, MAPS_PER_ACCOUNT_MAX), quotas,
         QuotaCheck(quotas, configuration.rate_of),
     )  # fmt: skip
 

@@ -28,20 +28,25 @@ PAGE_MESSAGES, PAGE_BYTES = 50, 1 << 20
 GOOD = (OK, UNAVAILABLE, OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC)
 
 
-class TailPlaces:
-    """Counts the tails that run, by account and in all."""
+class StreamPlaces:
+    """Counts the streams of one kind that run, by account and in all.
 
-    def __init__(self) -> None:
+    Args:
+        words: of such streams, as sentences name them.
+    """
+
+    def __init__(self, words: str, in_all_max: int, per_account_max: int) -> None:
+        self._words, self._in_all_max, self._per_account_max = words, in_all_max, per_account_max
         self._lock = threading.Lock()
         self._running: Counter[str] = Counter()
 
     def take(self, account: str) -> str:
         """Take a place for an account; returns why there is none, or an empty text."""
         with self._lock:
-            if self._running[account] >= TAILS_PER_ACCOUNT_MAX:
-                return f"You have {TAILS_PER_ACCOUNT_MAX} live tails open: close one first."
-            if self._running.total() >= TAILS_MAX:
-                return f"{TAILS_MAX} live tails are open in all: try again when one has ended."
+            if self._running[account] >= self._per_account_max:
+                return f"You have {self._per_account_max} {self._words} open: close one first."
+            if self._running.total() >= self._in_all_max:
+                return f"{self._in_all_max} {self._words} are open in all: try again when one has ended."
             self._running[account] += 1
             return ""
 
@@ -51,14 +56,19 @@ class TailPlaces:
 
     @property
     def count(self) -> int:
-        """The number of tails that run."""
+        """The number of streams that run."""
         return self._running.total()
+
+
+def tail_places() -> StreamPlaces:
+    """Those of live tails."""
+    return StreamPlaces("live tails", TAILS_MAX, TAILS_PER_ACCOUNT_MAX)
 
 
 class LiveTail:
     def __init__(self, queries: BrokerQueries) -> None:
         self._queries = queries
-        self.places = TailPlaces()
+        self.places = tail_places()
 
     def follow(self, topic: str, queues: int, wanted: Filter | None) -> Iterator[list[FoundMessage]]:
         """New messages that pass the filter, at least one list per three seconds, which may be empty, for TAIL_S_MAX.

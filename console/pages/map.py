@@ -1,18 +1,26 @@
 """The map of the installation: processes with the configuration that they have applied, broker groups with their brokers."""
 
-from typing import Any
+import time
+from collections.abc import Generator
+from itertools import count
+from typing import Any, cast
 
-from flask import Blueprint, render_template
+from flask import Blueprint, Flask, current_app, render_template
 from flask.typing import ResponseReturnValue
+from werkzeug.exceptions import TooManyRequests
 
 from common.config.definitions import CLUSTERS_MAX
 from common.config.errors import ConfigError
 from console.installation.processes import ProcessState, process_states
 from console.installation.replica_groups import ReplicaState
 from console.pages.charts import installation_charts, lately_refused
-from console.parts import parts
+from console.pages.event_stream import OPENED, EventStream, event
+from console.parts import ConsoleParts, account, parts, signed_in
 
 blueprint = Blueprint("map", __name__)
+PAUSE_S, STREAM_S_MAX = 1.0, 600.0
+CHECK_STEPS = 3
+"""A stream looks after so many steps whether its session still lasts."""
 
 
 @blueprint.get("/map")
@@ -34,6 +42,34 @@ def show() -> ResponseReturnValue:
 def live() -> ResponseReturnValue:
     """The part with brokers and replicas, which the page asks for again and again."""
     return render_template("map_live.html", **_brokers())
+
+
+@blueprint.get("/map/stream")
+def stream() -> ResponseReturnValue:
+    """Tells the page when that part has changed: it asks for it then. Ends with its session, and after 10 minutes."""
+    own, composed, session = account(), parts(), signed_in()
+    assert session is not None
+    if refusal := composed.map_places.take(own.name):
+        raise TooManyRequests(refusal)
+    app = cast(Any, current_app)._get_current_object()
+    events = _changes(app, composed, session.token)
+    return EventStream(events, lambda: composed.map_places.give_back(own.name)).answer()
+
+
+def _changes(app: Flask, composed: ConsoleParts, token: str) -> Generator[str, None, None]:
+    yield OPENED
+    end_s, last = time.monotonic() + STREAM_S_MAX, ""
+    for step in count():
+        if step % CHECK_STEPS == CHECK_STEPS - 1 and composed.sessions.find(token) is None:
+            yield event("end", {"text": "Your session has ended: sign in again."})
+            return
+        if time.monotonic() > end_s:
+            return  # the browser opens it again
+        with app.app_context():
+            now = repr(_brokers())
+        yield event("changed", {}) if now != last else ": as before\n\n"  # tells whether the browser is still there
+        last = now
+        time.sleep(PAUSE_S)
 
 
 def _brokers() -> dict[str, Any]:

@@ -1,16 +1,16 @@
 """Live tail of a topic: server-sent events, one per message. Bodies are cut, and hostile text stays text."""
 
-import json
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, request
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import TooManyRequests
 
 from common.filter.native import Filter
 from console.errors import InvalidForm
 from console.installation.stored_messages import FoundMessage
+from console.pages.event_stream import OPENED, EventStream, event
 from console.pages.messages import NO_SEARCH, check_topic, read_filter_text
 from console.parts import ConsoleParts, account, actor, mask, parts, signed_in
 from console.roles import Role
@@ -42,57 +42,33 @@ def live(name: str) -> ResponseReturnValue:
         raise TooManyRequests(refusal)
     found = composed.configuration.view.topic(name)
     queues = found.queues if found is not None else 1
-    stream = _Stream(
+    stream = EventStream(
         _events(composed, (name, queues), wanted, session.token, own.role),
         lambda: composed.tail.places.give_back(own.name),
     )
-    return Response(stream, mimetype="text/event-stream", headers={"X-Accel-Buffering": "no"})
-
-
-class _Stream:
-    """The answer's iterator. The server closes it when the browser has gone, also before the first event."""
-
-    def __init__(self, events: Generator[str, None, None], done: Callable[[], None]) -> None:
-        self._events, self._done, self._is_open = events, done, True
-
-    def __iter__(self) -> "_Stream":
-        return self
-
-    def __next__(self) -> bytes:
-        return next(self._events).encode()
-
-    def close(self) -> None:
-        """Give the place back, once."""
-        if self._is_open:
-            self._is_open = False
-            self._done()
-            self._events.close()
+    return stream.answer()
 
 
 def _events(
     composed: ConsoleParts, topic: tuple[str, int], wanted: Filter | None, token: str, role: Role
 ) -> Generator[str, None, None]:
-    yield "retry: 3000\nevent: open\ndata: {}\n\n"
+    yield OPENED
     try:
         hidden = composed.masking.mask(topic[0], role)
         for step, found in enumerate(composed.tail.follow(*topic, wanted)):
             if step % CHECK_STEPS == CHECK_STEPS - 1:
                 session = composed.sessions.find(token)
                 if session is None:
-                    yield _event("end", {"text": "Your session has ended: sign in again."})
+                    yield event("end", {"text": "Your session has ended: sign in again."})
                     return
                 hidden = composed.masking.mask(topic[0], session.account.role)
             if not found:
                 yield ": nothing new\n\n"  # tells whether the browser is still there
             for message in found:
-                yield _event("message", _shown(hidden.of(message)))
-        yield _event("end", {"text": "The tail ends after 10 minutes: start it again to go on."})
+                yield event("message", _shown(hidden.of(message)))
+        yield event("end", {"text": "The tail ends after 10 minutes: start it again to go on."})
     except (LinkError, AdminError, OSError) as error:
-        yield _event("end", {"text": visible(f"The tail has ended: {error}")})
-
-
-def _event(kind: str, value: dict[str, object]) -> str:
-    return f"event: {kind}\ndata: {json.dumps(value)}\n\n"
+        yield event("end", {"text": visible(f"The tail has ended: {error}")})
 
 
 def _shown(message: FoundMessage) -> dict[str, object]:

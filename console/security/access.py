@@ -40,6 +40,7 @@ ACCESS: Mapping[str, Role] = {
     "api.change_grants": Role.OPERATOR,
     "map.show": Role.VIEWER,
     "map.live": Role.VIEWER,
+    "map.stream": Role.VIEWER,
     "broker_groups.show": Role.VIEWER,
     "broker_groups.live": Role.VIEWER,
     "broker_groups.switch": Role.OPERATOR,

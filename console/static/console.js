@@ -1,4 +1,4 @@
-// Times in the viewer's zone, "/" for the search field, the live tail. All but the tail works without this file.
+// Times in the viewer's zone, "/" for the search field, the live tail and map. All else works without this file.
 (() => {
   "use strict";
   const format = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
@@ -74,6 +74,17 @@
     say("Shows messages of this topic as they are stored. Nothing is leased, and no group moves.");
   };
   document.querySelectorAll("[data-tail]").forEach(startTail);
+  // A part that the server tells to have changed is asked for anew; every two seconds where there is no place for a stream.
+  const pollMs = 2000;
+  const follow = (part) => {
+    const refresh = () => part.dispatchEvent(new CustomEvent("changed"));
+    const poll = () => setInterval(() => { if (!document.hidden) refresh(); }, pollMs);
+    const source = new EventSource(part.dataset.stream);
+    source.addEventListener("changed", refresh);
+    source.addEventListener("end", () => source.close());
+    source.addEventListener("error", () => { if (source.readyState === EventSource.CLOSED) poll(); });
+  };
+  document.querySelectorAll("[data-stream]").forEach(follow);
   // A table that is wider than the window can be scrolled by keyboard, too.
   const makeScrollable = () => {
     for (const each of document.querySelectorAll(".scroll:not([tabindex])")) {

@@ -135,7 +135,8 @@ def test_a_switch_of_the_master_is_seen_on_a_map_that_is_open(ada, penstock):
     page.goto("/map")
     page.get_by_role("link", name="main").focus()
     for _ in range(2):  # with the second answer the part of the first one is in place
-        page.wait_for_event("response", lambda answer: answer.url.endswith("/map/live"))
+        with page.expect_response(lambda answer: answer.url.endswith("/map/live")):
+            page.evaluate("document.querySelector('#live').dispatchEvent(new CustomEvent('changed'))")
     assert page.evaluate("document.activeElement.textContent") == "main"
     page.get_by_role("link", name="main").click()
     expect(page.get_by_text(f"Broker {old} finishes its work")).to_be_visible()

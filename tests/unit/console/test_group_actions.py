@@ -7,7 +7,7 @@ from common.admin.groups import GroupSettings
 from common.admin.topics import TopicSettings
 from console.entries import time_ms, whole
 from console.installation.group_resets import QueueMove
-from console.installation.live_tail import TAILS_MAX, TAILS_PER_ACCOUNT_MAX, LiveTail, TailPlaces
+from console.installation.live_tail import TAILS_MAX, TAILS_PER_ACCOUNT_MAX, LiveTail, tail_places
 from console.installation.stored_messages import FoundMessage
 from engine.link.errors import LinkError
 from tests.unit.console.consoles import text_of
@@ -108,7 +108,7 @@ class Tailed(LiveTail):
     """A tail that finds one message, and then loses its engine."""
 
     def __init__(self) -> None:
-        self.places = TailPlaces()
+        self.places = tail_places()
 
     def follow(self, topic, queues, wanted):
         yield []

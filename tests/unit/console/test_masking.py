@@ -11,7 +11,7 @@ from common.admin import topics
 from common.admin.topics import TopicSettings
 from console.errors import InvalidForm
 from console.installation.dead_letters import DeadLetterRow
-from console.installation.live_tail import TailPlaces
+from console.installation.live_tail import StreamPlaces, tail_places
 from console.installation.stored_messages import FoundMessage
 from console.roles import Role
 from console.security.masking import HIDDEN, MaskingRule, checked_rule, hide, mask_of
@@ -108,7 +108,7 @@ def test_a_rule_with_a_fault_is_refused_by_its_field(topics_of, field, role):
 class Engines:
     """Stands for the engines' messages: every look-up finds the same one."""
 
-    places: TailPlaces
+    places: StreamPlaces
 
     def one(self, topic, queue, offset):
         return message(topic=topic)
@@ -146,7 +146,7 @@ PATHS = (
 def masking(console):
     """The console with a topic, a group, rules that hide each SECRET from operators, and engines that have it."""
     topics.create(console.parts.configuration.admin("test"), ["orders"], TopicSettings())
-    engines = Engines(TailPlaces())
+    engines = Engines(tail_places())
     for field in ("key", "body.**.number", "properties.token"):
         console.parts.masking.add(SETUP, MaskingRule(0, "orders", field, Role.ADMIN))
     console.with_parts(messages=engines, dead_letters=engines, tail=engines)

@@ -44,4 +44,3 @@ def test_a_proxy_of_an_earlier_version_or_with_a_strange_answer_has_no_figures()
     proxies = Proxies()
     proxies.told = {ONE: {"topics": []}, TWO: page({}, {"no number": 1})}
     assert TopicPages(proxies.read).sample([ONE, TWO, ("10.0.0.3", 1)], 10.0) == {}
-
