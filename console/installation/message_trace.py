@@ -1,5 +1,6 @@
 """Trace of one stored message: its state in each group, as far as the engines know it."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from console.installation.broker_queries import BrokerLinks, BrokerQueries
@@ -14,6 +15,7 @@ CALL_MS_MAX = 60_000
 """The longest time of a call, by the contract."""
 
 CLOCKS_MS = 1_000
+IN_FLIGHT = "in flight"
 
 
 class GroupTrace(NamedTuple):
@@ -51,13 +53,25 @@ def _span(ms: int) -> str:
     return f"{ms:,} ms" if ms < 10_000 else f"{ms // 1_000:,} s" if ms < 600_000 else f"{ms // 60_000:,} minutes"
 
 
+def replication(copies: Sequence[int]) -> str:
+    """What the console knows of copies: engines keep no time of it for each message.
+
+    Args:
+        copies: the number of brokers of each broker group.
+    """
+    if all(count == 1 for count in copies):
+        return "No: a broker group here has a single broker."
+    where = "" if all(count > 1 for count in copies) else "Where its broker group has several brokers: "
+    return f"{where}by now on every broker that is in sync, because the engine shows no message before. When is not recorded."
+
+
 def trace(queries: BrokerQueries, topic: str, queue: int, offset: int, stored_ms: int) -> MessageTrace:
     """The message's state in every group that has read its queue."""
     with queries.open() as opened:
         names = queries.groups(opened, limit=GROUPS_MAX + 1)
         found, faults = [], list(opened.faults)
         for name in names[:GROUPS_MAX]:
-            answer = queries.ask(opened, "lag", "queues", topic, group=name)
+            answer = queries.ask(opened, "lag", "queues", topic, group=name, queue=queue, offset=offset)
             row = next((each for each in answer.rows if each["queue"] == queue), None)
             if row is not None:
                 dead = _dead_letter(opened, name, DeadLetterChoice(topic=topic, since_ms=stored_ms), queue, offset)
@@ -68,7 +82,9 @@ def trace(queries: BrokerQueries, topic: str, queue: int, offset: int, stored_ms
 def _state(name: str, row: dict[str, Any], offset: int, dead: dict[str, Any]) -> GroupTrace:
     if dead:
         return GroupTrace(name, "dead-lettered", f"Cause: {dead.get('cause', 'unknown')}.", dead)
-    if offset < row["progress"]:
+    if told := row.get("message"):
+        return GroupTrace(name, *_told(told, max(0, offset - row["progress"])), {})
+    if offset < row["progress"]:  # an engine of an earlier version
         return GroupTrace(name, "settled", "Acknowledged, or passed over by the group's filter or by a reset.", {})
     ahead = offset - row["progress"]
     if row["in_flight"] == 0:
@@ -80,6 +96,23 @@ def _state(name: str, row: dict[str, Any], offset: int, dead: dict[str, Any]) ->
         f"{row['in_flight']:,} are in flight.",
         {},
     )
+
+
+def _told(message: dict[str, Any], ahead: int) -> tuple[str, str]:
+    """State and sentence of what the engine knows of the message itself."""
+    attempts, left = message.get("attempts", 0), message.get("left_ms")
+    before = f"{attempts:,} attempt{'s' if attempts != 1 else ''} so far" if attempts else "not delivered before"
+    span = "" if left is None else f" for {_span(left)} more"
+    sentences = {
+        "undelivered": f"Not delivered yet; {ahead:,} messages of the queue are before it.",
+        "settled": "Acknowledged, or passed over by the group's filter or by a reset.",
+        "leased": f"A consumer has it, in attempt {attempts:,}{span}. Without an acknowledgement it is delivered again.",
+        "waiting": f"Waits for its next attempt{span}; {before}.",
+        "due": f"The next pull gets it; {before}.",
+        "held": f"Waits for an earlier message of its key; {before}.",
+    }
+    state = str(message.get("state"))
+    return {"leased": IN_FLIGHT}.get(state, state), sentences.get(state, "Unknown.")
 
 
 def _dead_letter(opened: BrokerLinks, group: str, choice: DeadLetterChoice, queue: int, offset: int) -> dict[str, Any]:

@@ -16,8 +16,9 @@ from common.names import is_name
 from console.asking.message_schema import body_check
 from console.database.topic_notes import notes_of
 from console.entries import OFFSET_MAX, QUEUE_MAX, TIME_RULE, time_ms, whole
-from console.installation.message_trace import passage, trace
+from console.installation.message_trace import IN_FLIGHT, passage, replication, trace
 from console.installation.stored_messages import ID_CHARS_MAX, FoundMessage, Matching
+from console.pages.connections import clients_of
 from console.parts import account, actor, form, mask, may_use_topic, parts
 from console.shown import dump, visible
 from engine.client.admin import AdminError
@@ -25,6 +26,8 @@ from engine.link.errors import LinkError
 
 blueprint = Blueprint("messages", __name__)
 LIMIT = 50
+HOLDERS_MAX = 3
+"""Groups whose clients are asked for on the page of a trace."""
 SHOWN_BYTES_MAX = 64 << 10
 TRIAL_BYTES_MAX = 1 << 20
 FIELDS = ("by", "id", "queue", "offset", "from", "key", "since", "filter", "after", "before")
@@ -129,7 +132,12 @@ def show_trace(name: str, queue: int, offset: int) -> ResponseReturnValue:
     accepted_ms = int.from_bytes(assigned[:6], "big") if assigned is not None else None
     found = trace(parts().brokers, name, queue, offset, message.stored_ms)
     shown = {"accepted_ms": accepted_ms, "passage": passage(accepted_ms, message.stored_ms, message.is_delayed)}
-    return render_template("trace.html", name=name, message=message, found=found, **shown)
+    held = [each.group for each in found.groups if each.state == IN_FLIGHT]
+    return render_template(
+        "trace.html", name=name, message=message, found=found, **shown,
+        copies=replication([len(each) for each in parts().brokers.places().values()]), held=len(held),
+        holders=[(each, clients_of({"topic": name, "group": each})) for each in held[:HOLDERS_MAX]],
+    )  # fmt: skip
 
 
 def body_views(message: FoundMessage, chosen: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from engine.log.types import Topic
 from engine.ops.admin_topics import UNUSED_MAX, days_of
 from engine.ops.checks import checked_name, is_whole, shown
 from engine.ops.errors import RequestError
+from engine.ops.message_state import message_state
 
 UNKNOWN_GROUP = 103
 TO_RULE = 'to: use "earliest", "latest", an offset, {"time_ms": …} or {"shift": …}'
@@ -49,11 +50,17 @@ class GroupVerbs:
     def _lag(self, request: dict, now_ms: int) -> dict:
         """One row per queue.
 
-        `detail` adds bytes and seconds, which cost some index look-ups and one small read per queue.
+        `detail` adds bytes and seconds, which cost some index look-ups and one small read per queue. `offset`, with a
+        queue, adds the state of its message.
         """
-        detail = request.get("detail") is True
-        places = self._places(request)
-        return {"group": request["group"], "queues": [self._row(place, detail) for place in places]}
+        detail, offset = request.get("detail") is True, request.get("offset")
+        if offset is not None and not (is_whole(offset, 0, OFFSET_MAX) and "queue" in request):
+            raise RequestError("offset: use a whole number, with a queue")
+        rows = [(place, self._row(place, detail)) for place in self._places(request)]
+        if offset is not None:
+            for place, row in rows:
+                row["message"] = message_state(place, offset, now_ms)
+        return {"group": request["group"], "queues": [row for _, row in rows]}
 
     def _row(self, place: QueueCursor, detail: bool) -> dict:
         first, end = self._store.bounds(place.topic_id, place.queue)

@@ -3,7 +3,7 @@
 import pytest
 
 from console.installation.broker_queries import Answers, BrokerLinks
-from console.installation.message_trace import passage, trace
+from console.installation.message_trace import passage, replication, trace
 from engine.client.admin import AdminError
 
 
@@ -48,6 +48,30 @@ def test_a_message_has_one_state_per_group_that_reads_its_queue(offset, in_fligh
     assert found.groups[0].dead.get("broker_group") == ("main" if state == "dead-lettered" else None)
 
 
+@pytest.mark.parametrize(
+    ("told", "state", "words"),
+    [
+        ({"state": "leased", "attempts": 2, "left_ms": 4_500}, "in flight", "in attempt 2 for 4,500 ms more"),
+        (
+            {"state": "waiting", "attempts": 1, "left_ms": 30_000},
+            "waiting",
+            "next attempt for 30 s more; 1 attempt so far",
+        ),
+        ({"state": "due", "attempts": 3}, "due", "The next pull gets it; 3 attempts so far"),
+        ({"state": "held", "attempts": 0}, "held", "an earlier message of its key; not delivered before"),
+        ({"state": "undelivered"}, "undelivered", "2 messages of the queue are before it"),
+        ({"state": "settled"}, "settled", "Acknowledged, or passed over"),
+    ],
+)
+def test_what_the_engine_knows_of_a_delivery_is_said(told, state, words):
+    engine = OneEngine(1)
+    engine.query = lambda group: Answers(
+        [{"queue": 0, "progress": 5, "in_flight": 1, "message": told}] if group == "readers" else [], []
+    )
+    (found,) = trace(engine, "orders", 0, 7, 1).groups
+    assert found.state == state and words in found.sentence
+
+
 def test_a_group_without_dead_letters_still_has_a_state():
     assert [each.state for each in trace(OneEngine(knows_dead_letters=False), "orders", 0, 2, 1).groups] == ["settled"]
 
@@ -70,3 +94,11 @@ def test_a_queue_that_no_group_has_read_has_no_rows():
 def test_the_time_between_acceptance_and_storage_tells_of_a_fallback_buffer(accepted_ms, stored_ms, is_delayed, words):
     found = passage(accepted_ms, stored_ms, is_delayed)
     assert words in found if words else found == ""
+
+
+@pytest.mark.parametrize(
+    ("copies", "words"),
+    [([1], "a single broker"), ([3, 3], "by now on every broker"), ([1, 3], "Where its broker group")],
+)
+def test_what_is_known_of_copies_is_said_and_what_is_not_too(copies, words):
+    assert words in replication(copies) and ("not recorded" in replication(copies)) == (copies != [1])

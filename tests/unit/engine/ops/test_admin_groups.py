@@ -19,6 +19,22 @@ def test_a_reset_is_answered_only_when_a_power_cut_cannot_take_it_back():
     assert durable[-1] == store.end_position
 
 
+def test_the_lag_of_a_queue_tells_the_state_of_one_message():
+    desk = Desk()
+    desk.append(4)
+
+    def state(offset: object) -> dict:
+        request = {"verb": "lag", "group": "readers", "topic": "orders", "queue": 0, "offset": offset}
+        code, payload = desk.ask(layout.ADMIN, json.dumps(request).encode())
+        return json.loads(payload)["queues"][0]["message"] if code == layout.OK else {"fault": payload.decode()}
+
+    assert desk.ask(layout.PULL, encode_pull("readers", [("orders", 1)]))[0] == layout.OK
+    delivered = state(0)
+    assert (delivered["state"], delivered["attempts"]) == ("leased", 1) and 0 < delivered["left_ms"] <= 60_000
+    assert state(99) == {"state": "undelivered"}
+    assert "whole number" in state(-1)["fault"] and "whole number" in state("x")["fault"]
+
+
 def test_a_reset_may_create_the_group_and_a_preview_does_not():
     desk = Desk()
     desk.append(3)
