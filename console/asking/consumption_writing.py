@@ -5,6 +5,7 @@ The group comes first: an application that is granted a group without its defini
 
 from common.admin import applications, groups
 from common.admin.administrator import Administrator
+from common.admin.applications import Grants
 from common.admin.groups import GroupSettings
 from common.config.definitions import GroupDefinition
 from common.config.errors import VersionConflict
@@ -13,13 +14,15 @@ from console.database.user_requests import UserRequest
 
 KINDS = ("group", "application")
 """Of the configuration that the write changes."""
+APPLICATION, ADDED = "application", "added_topics"
+"""Of what a change asks for beside settings: which application gets grants, and for which topics."""
 
 
 def write(admin: Administrator, request: UserRequest) -> int:
     """Create the group and grant it to the application; return the group's version. Raises ConfigError.
 
     A group that has exactly what was asked for is ours: the answer was lost, or the grants were not reached. Granting
-    again adds nothing. A change is of the group's settings alone.
+    again adds nothing. A change grants the topics that it adds; nothing is taken from an application.
     """
     if request.base_version is not None:
         return _change(admin, request)
@@ -39,6 +42,16 @@ def write(admin: Administrator, request: UserRequest) -> int:
 
 
 def _change(admin: Administrator, request: UserRequest) -> int:
+    application, added = request.asked.get(APPLICATION, ""), tuple(request.asked.get(ADDED, ()))
+    if added:
+        applications.show(admin, application)  # before anything is written
+    version = _changed_version(admin, request)
+    if added:
+        applications.grant(admin, application, Grants(pull_topics=added))
+    return version
+
+
+def _changed_version(admin: Administrator, request: UserRequest) -> int:
     try:
         groups.set_group(admin, request.name, GroupSettings(**request.settings), request.base_version)
     except VersionConflict:

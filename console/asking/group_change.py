@@ -6,15 +6,15 @@ from typing import Any
 from common.config.definitions import GroupDefinition
 from common.config.errors import InvalidDefinition
 from common.config.setting import table_of
-from console.asking.consumption_wish import DEFAULTS, HOUR_MS, KIB, parse_consumption
+from console.asking.consumption_wish import DEFAULTS, HOUR_MS, KIB, parse_consumption, topics_of
 from console.errors import InvalidForm
 
 SETTINGS: Mapping[str, str] = {
-    "filter": "filter", "order": "order", "on_failure": "on_failure", "lease_s": "invisible_ms",
+    "topics": "topics", "filter": "filter", "order": "order", "on_failure": "on_failure", "lease_s": "invisible_ms",
     "attempts_max": "attempts_max", "retry": "retry", "dead_letter_hours": "dead_letter_retention_ms",
     "rate_messages": "rate_messages", "rate_kib": "rate_bytes",
 }  # fmt: skip
-"""Field of the form → setting. Topics are not among them: each needs a grant, which is asked for with a group."""
+"""Field of the form → setting."""
 UNITS: Mapping[str, int] = {"lease_s": 1_000, "dead_letter_hours": HOUR_MS, "rate_kib": KIB}
 
 
@@ -24,7 +24,11 @@ def fields_of_group(group: GroupDefinition) -> dict[str, str]:
     for field, name in SETTINGS.items():
         value = getattr(group, name)
         found[field] = f"{value / UNITS[field]:g}" if field in UNITS else str(value)
-    return {**found, "retry": table_of(GroupDefinition)["retry"].type.shown(group.retry)}
+    return {
+        **found,
+        "topics": "\n".join(group.topics),
+        "retry": table_of(GroupDefinition)["retry"].type.shown(group.retry),
+    }
 
 
 def parse_group_change(form: Mapping[str, str], group: GroupDefinition) -> tuple[dict[str, Any], str]:
@@ -33,9 +37,9 @@ def parse_group_change(form: Mapping[str, str], group: GroupDefinition) -> tuple
     A field that was left as it is keeps its setting, whatever the form could say of it.
     """
     present = fields_of_group(group)
-    changed = {
-        field: form.get(field, "").strip() for field in SETTINGS if form.get(field, "").strip() != present[field]
-    }
+    given = {field: form.get(field, "").strip() for field in SETTINGS}
+    given["topics"] = "\n".join(topics_of(given["topics"]))
+    changed = {field: text for field, text in given.items() if text != present[field]}
     rest = {"name": group.name, "application": "any", "topics": "any", "description": form.get("reason", "")}
     order = {"order": "key"} if "order" not in changed else {}  # the rule for both is checked with the present settings
     try:

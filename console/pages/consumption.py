@@ -74,8 +74,8 @@ def store_consumption(values: Mapping[str, str], is_draft: bool) -> int:
     wish, team = parse_consumption(values), needed_team(values)
     found = {
         "name": _taken(wish.name) or prefix_fault(wish.name, team) or _in_use(wish.name),
-        "application": _application_fault(wish.application),
-        "topics": _unknown_fault(wish.topics),
+        "application": application_fault(wish.application),
+        "topics": unknown_fault(wish.topics),
     }
     if faults := {field: fault for field, fault in found.items() if fault}:
         raise InvalidForm(faults)
@@ -96,13 +96,15 @@ def _in_use(name: str) -> str:
     return f"Group {name} is pulled already, without a definition: choose another name." if is_used else ""
 
 
-def _application_fault(name: str) -> str:
+def application_fault(name: str) -> str:
+    """Why this is no application; empty: it is one."""
     if is_name(name) and parts().configuration.application(name) is not None:
         return ""
     return f"There is no application {name[:80]}: an operator makes it first."
 
 
-def _unknown_fault(topics: tuple[str, ...]) -> str:
+def unknown_fault(topics: tuple[str, ...]) -> str:
+    """Which of these are no topics; empty: all are."""
     unknown = [each for each in topics if parts().configuration.topic(each) is None]
     return f"There is no topic {', '.join(unknown[:5])}{' …' if len(unknown) > 5 else ''}." if unknown else ""
 
@@ -119,7 +121,7 @@ def _preview(values: Mapping[str, str]) -> dict[str, Any]:
     except InvalidForm as error:
         shown["faults"] = {field: text for field, text in error.faults.items() if field != "name"}
         return shown
-    checks = {"application": _application_fault(wish.application), "topics": _unknown_fault(wish.topics)}
+    checks = {"application": application_fault(wish.application), "topics": unknown_fault(wish.topics)}
     shown["faults"] = {field: text for field, text in checks.items() if text}
     team = chosen_team(values)
     if team is not None and not fault:

@@ -1,16 +1,19 @@
 """Requests for a change of a group's settings: the form over the present ones."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from flask import Blueprint, redirect, render_template
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import Forbidden, NotFound
 
-from common.config.definitions import GroupDefinition
+from common.config.definitions import PULL_GROUP, ApplicationDefinition, GroupDefinition
+from console.asking.consumption_writing import ADDED, APPLICATION
 from console.asking.group_change import fields_of_group, parse_group_change
 from console.database.user_requests import CONSUMPTION
 from console.errors import InvalidForm
 from console.pages.changes import MOVED, team_of_change
+from console.pages.consumption import application_fault, unknown_fault
 from console.pages.group_actions import NOT_YOURS
 from console.parts import actor, form, may_act_on_group, parts
 
@@ -40,13 +43,29 @@ def ask(name: str) -> ResponseReturnValue:
         return _form_page(group, version, fields, {"": MOVED}, 409)
     try:
         wanted, reason = parse_group_change(fields, group)
+        more = _grants(group, wanted, fields.get(APPLICATION, "").strip())
         team_id = team_of_change(parts().requests.owner_of_group(name))
         made = parts().requests.add_change(
-            actor(), team_id, name, reason, (group.to_value(), version), wanted, CONSUMPTION
+            actor(), team_id, name, reason, (group.to_value(), version), wanted, CONSUMPTION, more
         )  # fmt: skip
     except InvalidForm as error:
         return _form_page(group, version, fields, error.faults, 422)
     return redirect(f"/requests/{made}", 303)
+
+
+def _grants(group: GroupDefinition, wanted: Mapping[str, Any], application: str) -> dict[str, Any]:
+    """The application that gets grants, and the topics that the change adds; {}: it adds none. Raises InvalidForm."""
+    added = [each for each in wanted.get("topics", ()) if each not in group.topics]
+    if not added:
+        return {}
+    faults = {"topics": unknown_fault(tuple(added)), APPLICATION: application_fault(application)}
+    found = parts().configuration.application(application) if not faults[APPLICATION] else None
+    definition = found.definition if found is not None else None
+    if isinstance(definition, ApplicationDefinition) and not definition.allows(PULL_GROUP, group.name):
+        faults[APPLICATION] = f"Application {application} may not pull as the group: name one that does."
+    if wrong := {field: text for field, text in faults.items() if text}:
+        raise InvalidForm(wrong)
+    return {APPLICATION: application, ADDED: added}
 
 
 def _group(name: str) -> tuple[GroupDefinition, int]:

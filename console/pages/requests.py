@@ -1,5 +1,6 @@
 """Requests for topics and for consumption: the list, one request with its decisions."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from flask import Blueprint, redirect, render_template, request
@@ -10,6 +11,7 @@ from common.config.definition import Definition
 from common.config.definitions import GroupDefinition, TopicDefinition
 from common.config.errors import ConfigError
 from console.asking.consumption_wish import ConsumptionWish
+from console.asking.consumption_writing import ADDED
 from console.asking.disk_use import disk_use
 from console.asking.message_schema import difference
 from console.asking.request_approval import POLICY
@@ -107,13 +109,21 @@ def _asked(found: UserRequest) -> dict[str, Any]:
     """What was asked for, as the part of the page for its kind shows it."""
     if found.base_version is not None:
         lines = difference(found.asked[SCHEMA_BASE], found.asked[SCHEMA]) if SCHEMA_BASE in found.asked else []
-        return {"part": "request_change.html", "change": comparison(found), "schema_lines": lines}
+        return {
+            "part": "request_change.html",
+            "change": comparison(found),
+            "schema_lines": lines,
+            "owners": _owners(found.asked.get(ADDED, ())),
+        }
     if found.kind == CONSUMPTION:
         wish = ConsumptionWish.from_value(found.asked)
-        owners = [(each, parts().requests.owner_of(each)) for each in wish.topics]
-        return {"part": "request_consumption.html", "wish": wish, "owners": owners}
+        return {"part": "request_consumption.html", "wish": wish, "owners": _owners(wish.topics)}
     topic = TopicWish(**found.asked)
     return {"part": "request_topic.html", "wish": topic, "use": disk_use(topic)}
+
+
+def _owners(topics: Iterable[str]) -> list[tuple[str, tuple[int, str, str] | None]]:
+    return [(each, parts().requests.owner_of(each)) for each in topics]
 
 
 def _path(found: UserRequest) -> str:

@@ -8,7 +8,7 @@ from common.admin import applications, groups, topics
 from common.admin.applications import Grants
 from common.admin.groups import GroupSettings
 from common.admin.topics import TopicSettings
-from common.config.definitions import GroupDefinition
+from common.config.definitions import PULL_TOPIC, GroupDefinition
 from common.config.errors import StoreUnavailable
 from console.asking.approval_policy import ApprovalPolicy
 from console.asking.consumption_wish import DEFAULTS, parse_consumption
@@ -323,3 +323,35 @@ def test_only_the_groups_team_and_operators_ask_for_its_change(console, admin, b
     assert eve.get("/groups/billing/change").status_code == 403
     assert eve.post("/groups/billing/change", **change_fields(admin, attempts_max="7")).status_code == 403
     assert console.as_role("operator", "olaf").get("/groups/nothing/change").status_code == 404
+
+
+def test_more_topics_are_asked_for_with_the_application_that_gets_their_grants_after_the_group(
+    console, admin, owner, operator, billing, monkeypatch
+):
+    topics.create(admin, ["parcels"], TopicSettings())
+    applications.create(admin, "other", Grants())
+    wanted = change_fields(admin, topics="orders\r\nparcels")
+    for application, words in (("", "There is no application"), ("other", "may not pull as the group")):
+        refused = owner.post("/groups/billing/change", **wanted, application=application)
+        assert refused.status_code == 422 and words in text_of(refused)
+    refused = owner.post("/groups/billing/change", **{**wanted, "topics": "orders, nowhere"}, application="shop")
+    assert refused.status_code == 422 and "There is no topic nowhere" in text_of(refused)
+    answer = owner.post("/groups/billing/change", **wanted, application="shop")
+    assert answer.status_code == 303, text_of(answer)
+    number = int(answer.location.rpartition("/")[2])
+    page = text_of(operator.get(f"/requests/{number}"))
+    assert "gets grants to pull parcels" in page and "of no team" in page and "orders, refunds" in page
+    grant = applications.grant
+
+    def fail(*arguments):
+        monkeypatch.setattr(applications, "grant", grant)
+        raise StoreUnavailable("the connection broke")
+
+    monkeypatch.setattr(applications, "grant", fail)
+    assert operator.post(f"/requests/{number}/approve", version="1").status_code == 503
+    assert groups.show(admin, "billing")[0].topics == ("orders", "parcels")
+    assert not applications.show(admin, "shop")[0].allows(PULL_TOPIC, "parcels"), "the group is first"
+    console.parts.approval.resume()
+    assert console.parts.requests.get(number).state == "applied"
+    assert applications.show(admin, "shop")[0].allows(PULL_TOPIC, "parcels")
+    assert applications.show(admin, "shop")[0].allows(PULL_TOPIC, "refunds"), "nothing is taken away"
