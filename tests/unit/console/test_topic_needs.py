@@ -93,9 +93,10 @@ def test_a_topic_that_is_deleted_leaves_no_schema_to_the_next_of_its_name(consol
     ],
 )
 def test_what_is_no_schema_is_refused_at_its_field(console, text, words):
-    answer = console.as_role("owner").post(
-        "/requests", **{**WISH, "team": str(console.team_id), "body_format": "json", "body_schema": text}
-    )
+    owner = console.as_role("owner")
+    fields = {**WISH, "team": str(console.team_id), "body_format": "json", "body_schema": text}
+    assert words in text_of(owner.post("/requests/check", **fields)), "while it is typed"
+    answer = owner.post("/requests", **fields)
     page = text_of(answer)
     assert answer.status_code == 422 and words in page, page
     assert 'id="body_schema-fault"' in answer.get_data(as_text=True)
