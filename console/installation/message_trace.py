@@ -61,8 +61,8 @@ def replication(copies: Sequence[int]) -> str:
     """
     if all(count == 1 for count in copies):
         return "No: a broker group here has a single broker."
-    where = "" if all(count > 1 for count in copies) else "Where its broker group has several brokers: "
-    return f"{where}by now on every broker that is in sync, because the engine shows no message before. When is not recorded."
+    where = "By" if all(count > 1 for count in copies) else "Where its broker group has several brokers: by"
+    return f"{where} now on every broker that is in sync, because the engine shows no message before. When is not recorded."
 
 
 def trace(queries: BrokerQueries, topic: str, queue: int, offset: int, stored_ms: int) -> MessageTrace:

@@ -98,7 +98,7 @@ def test_the_time_between_acceptance_and_storage_tells_of_a_fallback_buffer(acce
 
 @pytest.mark.parametrize(
     ("copies", "words"),
-    [([1], "a single broker"), ([3, 3], "by now on every broker"), ([1, 3], "Where its broker group")],
+    [([1], "a single broker"), ([3, 3], "By now on every broker"), ([1, 3], "Where its broker group")],
 )
 def test_what_is_known_of_copies_is_said_and_what_is_not_too(copies, words):
     assert words in replication(copies) and ("not recorded" in replication(copies)) == (copies != [1])

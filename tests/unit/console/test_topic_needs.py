@@ -49,6 +49,7 @@ def test_a_schema_is_on_the_topics_page_and_changes_by_a_request_with_a_differen
     assert "requests with a reply" in page
     first, second = (number_of(change(console, owner, body_schema=OTHER, **more)) for more in ({}, {"grade": "high"}))
     html = owner.get(f"/requests/{first}").get_data(as_text=True)
+    assert "</del>\n<ins>" in html, "each on a line of its own"
     assert "<del>-   &#34;properties&#34;: {&#34;amount&#34;: {&#34;type&#34;: &#34;integer&#34;}}</del>" in html
     assert "<ins>+   &#34;properties&#34;: {&#34;amount&#34;: {&#34;type&#34;: &#34;number&#34;}}</ins>" in html
     otto = console.as_role("operator", "ove")
