@@ -18,6 +18,7 @@ class Call(NamedTuple):
         bytes  # their names as in the frame, each after its u32 size; empty: the topics that the group subscribes to
     )
     positions: int  # number of positions; decode the frame to have them
+    lists_topics: bool  # asks for names of topics; decode the frame to have the one after which they begin
     max_messages: int
     max_bytes: int
     wait_ms: int

@@ -3,7 +3,9 @@
 import struct
 from collections.abc import Sequence
 
+from common.config.definitions import TopicDefinition
 from common.placement import topic_hash
+from engine.link.codes import OK
 
 SOURCE_HEAD = struct.Struct("<QI")
 """A row of a reply's table of sources: topic hash of a token ‖ size of field 10 of a Delivery, which follows as it is
@@ -30,6 +32,17 @@ def topic_reports(refused: Sequence[tuple[str, int, str]]) -> bytes:
         struct.pack(">BHi", 8, 1, code) + text_field(2, topic) + text_field(3, sentence) + b"\0"
         for topic, code, sentence in refused
     ]
+    return b"".join(parts)
+
+
+def topic_list(topics: Sequence[TopicDefinition]) -> bytes:
+    """Field 7 of a PullResponse that names topics; there even when it has none."""
+    parts = [struct.pack(">BHBI", 15, 7, 12, len(topics))]
+    parts += [
+        struct.pack(">BHi", 8, 1, OK) + text_field(2, each.name)
+        + struct.pack(">BHiBHq", 8, 4, each.queues, 10, 5, each.id_window_ms) + b"\0"
+        for each in topics
+    ]  # fmt: skip
     return b"".join(parts)
 
 

@@ -151,6 +151,8 @@ cdef bint pull_field(Cursor* c, PullCall* call, int field_id, Ack* acks, uint32_
         return walk_acks(c, call, acks, acks_max)
     if field_id == 8:
         return walk_positions(c, call)
+    if field_id == 10:
+        return skip_value(c, T_STRING, IN_REQUEST)
     return pull_option(c, call, field_id)
 
 
@@ -169,6 +171,7 @@ cdef uint32_t pull_flags(uint32_t seen) noexcept nogil:
         | (HAS_ACKS if seen & (1 << 6) else 0)
         | (HAS_POSITIONS if seen & (1 << 7) else 0)
         | (HAS_INVISIBLE if seen & (1 << 8) else 0)
+        | (HAS_TOPICS_AFTER if seen & (1 << 9) else 0)
     )
 
 
@@ -182,7 +185,7 @@ cdef bint pull_request(Cursor* c, PullCall* call, Ack* acks, uint32_t acks_max) 
             return False
         if type == 0:
             break
-        if not 1 <= field_id <= 9:
+        if not 1 <= field_id <= 10:
             if not skip_value(c, type, IN_REQUEST):
                 return False
             continue

@@ -33,6 +33,7 @@ cdef enum:
     HAS_ACKS = 2
     HAS_POSITIONS = 4
     HAS_INVISIBLE = 8
+    HAS_TOPICS_AFTER = 16
 
 cdef enum:
     # Ack.flags

@@ -20,14 +20,14 @@ cdef extern from *:
     static const unsigned char credential_types[] = {0, 11, 11, 10, 11};
     static const unsigned char message_types[] = {0, 11, 11, 11, 11, 13, 11, 10, 10, 8, 11};
     static const unsigned char send_types[] = {0, 12, 15, 8, 8, 8};
-    static const unsigned char pull_types[] = {0, 12, 11, 15, 8, 8, 8, 15, 15, 8};
+    static const unsigned char pull_types[] = {0, 12, 11, 15, 8, 8, 8, 15, 15, 8, 11};
     static const unsigned char ack_types[] = {0, 11, 8, 8, 11};
     static const unsigned char position_types[] = {0, 11, 8, 10, 10, 10};
     """
     const unsigned char[5] credential_types
     const unsigned char[11] message_types
     const unsigned char[6] send_types
-    const unsigned char[10] pull_types
+    const unsigned char[11] pull_types
     const unsigned char[5] ack_types
     const unsigned char[6] position_types
 

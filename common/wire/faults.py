@@ -103,7 +103,7 @@ _STRUCTS = {
     5: (
         "PullRequest.",
         {1: "credential", 2: "group", 3: "topics", 4: "max_messages", 5: "max_bytes", 6: "wait_ms", 7: "acks"}
-        | {8: "positions", 9: "invisible_ms"},
+        | {8: "positions", 9: "invisible_ms", 10: "topics_after"},
     ),
     6: ("Ack.", {1: "receipt", 2: "verdict", 3: "delay_ms", 4: "reason"}),
     7: ("Position.", {1: "topic", 2: "queue", 3: "offset", 4: "end_offset", 5: "at_time_ms"}),

@@ -9,12 +9,14 @@ from common.wire.cursor import STRING, STRUCT, Cursor, valid_name, valid_utf8
 from common.wire.faults import AckFault, CallFault
 from common.wire.send import walk_credential
 
-_PULL, _PULL_TYPES = 0x500, (0, 12, 11, 15, 8, 8, 8, 15, 15, 8)
+_PULL, _PULL_TYPES = 0x500, (0, 12, 11, 15, 8, 8, 8, 15, 15, 8, 11)
 _ACK, _ACK_TYPES = 0x600, (0, 11, 8, 8, 11)
 _POSITION, _POSITION_TYPES = 0x700, (0, 11, 8, 10, 10, 10)
 _IN_REQUEST, _IN_ELEMENT = 2, 4
 
-_FLAGS = {3: calls.HAS_TOPICS, 7: calls.HAS_ACKS, 8: calls.HAS_POSITIONS, 9: calls.HAS_INVISIBLE}
+_FLAGS = {
+    3: calls.HAS_TOPICS, 7: calls.HAS_ACKS, 8: calls.HAS_POSITIONS, 9: calls.HAS_INVISIBLE, 10: calls.HAS_TOPICS_AFTER,
+}  # fmt: skip
 
 
 def _name(c: Cursor, call: calls.PullCall, fault: CallFault) -> tuple[int, int]:
@@ -105,6 +107,8 @@ def pull_request(c: Cursor, call: calls.PullCall, acks_max: int) -> None:
             call.group_start, call.group_size = _name(c, call, CallFault.GROUP_NAME)
         elif field_id in (3, 7, 8):
             _lists(c, call, field_id, acks_max)
+        elif field_id == 10:
+            c.string()
         else:
             _option(c, call, field_id)
     call.flags = sum(flag for field_id, flag in _FLAGS.items() if field_id in seen)

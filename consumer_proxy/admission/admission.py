@@ -18,6 +18,7 @@ from common.limits.quota_slices import QuotaSlices
 from common.names import stored_name
 from common.principals import Principals
 from consumer_proxy.admission.shared_reads import add_shared_reads
+from consumer_proxy.admission.topic_names import TopicNames
 from consumer_proxy.call import Call
 from consumer_proxy.errors import Refused
 from consumer_proxy.response_fields import lease_time, topic_reports
@@ -70,6 +71,7 @@ class PullAdmission:
         self._generation = view.generation
         self._admitted: dict[tuple[bytes, bytes, bytes, bool], AdmittedPull] = {}
         self._topics_bytes = 0
+        self.topic_names = TopicNames(view, clock)
 
     def admit(self, call: Call, connection: Any) -> AdmittedPull:
         """The verdict on a leasing pull that came over `connection`.

@@ -9,7 +9,7 @@ from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy
 
-from common.wire._walk cimport Ack, PullCall, Span, walk_pull
+from common.wire._walk cimport HAS_TOPICS_AFTER, Ack, PullCall, Span, walk_pull
 from common.wire._skip cimport le16, le32
 from engine.link.constants cimport (
     ACK_COUNT_AT, ACK_DELAY_AT, ACK_REASON_SIZE_AT, ACK_SIZE, ACK_VERDICT_AT, CODE_INVALID, CODE_STALE_RECEIPT,
@@ -192,6 +192,7 @@ def read_call(bytes frame not None):
         frame[call.group_start:call.group_start + call.group_size],
         frame[first.start - 4:last.start + last.size] if call.topic_count else b"",
         call.position_count,
+        bool(call.flags & HAS_TOPICS_AFTER),
         call.max_messages,
         call.max_bytes,
         call.wait_ms,

@@ -29,6 +29,7 @@ from consumer_proxy.pull.replies import not_a_call, position_reports, refusal, t
 from consumer_proxy.pull.reply_format import REPLY_BYTES_MAX
 from consumer_proxy.pull.request_rules import check_request
 from consumer_proxy.pull.tracing import PullTracing
+from consumer_proxy.response_fields import topic_list
 from consumer_proxy.settings import Settings
 from consumer_proxy.sources.base import Failure, Source, SourceDown
 from consumer_proxy.stats import Stats
@@ -161,6 +162,9 @@ class Pulls:
         if call.fault:
             raise Refused(*CALL_FAULTS[CallFault(call.fault)])
         check_request(call, settings)
+        if call.lists_topics:
+            self._list_topics(pull, frame)
+            return
         if call.positions:
             self._begin_read(pull, frame)
             return
@@ -206,6 +210,20 @@ class Pulls:
             self._reply(pull, refused.code, reply)
 
         self._ask(pull, self._source.pull, acknowledging(PullScope(call.group, {}), acks_of(call)), acknowledged)
+
+    def _list_topics(self, pull: OpenPull, frame: bytes) -> None:
+        call, admission = pull.call, self._admission
+        principal = admission.principal(call.credential, pull.connection)
+        pull.connection.trust()
+        admission.check_group(principal, call.group.decode())
+        if call.positions or call.acks:
+            raise Refused(Code.INVALID, "PullRequest.topics_after: set it without positions and acks")
+        arguments: Any = decode_call(frame)[2]
+        after = arguments.request.topics_after
+        if not isinstance(after, str):
+            raise Refused(Code.INVALID, "PullRequest.topics_after: UTF-8")
+        end = topic_list(admission.topic_names.page(principal, after))
+        self._reply(pull, OK, build_reply(call.seqid, OK, b"", -1, 0, b"", end, REPLY_BYTES_MAX)[0])
 
     def _begin_read(self, pull: OpenPull, frame: bytes) -> None:
         call, admission = pull.call, self._admission

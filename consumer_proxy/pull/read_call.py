@@ -1,7 +1,7 @@
 """Decodes a frame into a Call and merges its acks into ranges. The reference of _read_call.pyx, equal byte for byte."""
 
 from common.wire import walk_pull
-from common.wire.calls import Ack
+from common.wire.calls import HAS_TOPICS_AFTER, Ack
 from common.wire.faults import ACK_FAULTS, AckFault
 from consumer_proxy.call import Call
 from consumer_proxy.pull.reply_format import EXTEND_MS_MAX, LOCAL, REASON_BYTES_MAX, RUN
@@ -28,6 +28,7 @@ def read_call(frame: bytes) -> Call:
         frame[call.group_start : call.group_start + call.group_size],
         frame[call.spans[0][0] - 4 : sum(call.spans[-1])] if call.spans else b"",
         call.position_count,
+        bool(call.flags & HAS_TOPICS_AFTER),
         call.max_messages,
         call.max_bytes,
         call.wait_ms,

@@ -75,6 +75,7 @@ def check_pull(call: calls.PullCall, request) -> None:
         assert call.max_bytes == unless_unset(request.max_bytes, 1024 * 1024)
         assert call.invisible_ms == (request.invisible_ms or -1)
     assert call.position_count == len(request.positions or [])
+    assert bool(call.flags & calls.HAS_TOPICS_AFTER) == (request.topics_after is not None)
     assert len(call.acks) == len(request.acks or [])
     for found, decoded in zip(call.acks, request.acks or [], strict=True):
         assert flags_of(decoded) == found.flags

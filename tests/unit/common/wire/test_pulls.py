@@ -3,7 +3,7 @@
 import pytest
 
 from common.wire import WireError
-from common.wire.calls import HAS_ACKS, HAS_INVISIBLE, HAS_POSITIONS, HAS_TOPICS
+from common.wire.calls import HAS_ACKS, HAS_INVISIBLE, HAS_POSITIONS, HAS_TOPICS, HAS_TOPICS_AFTER
 from common.wire.faults import AckFault, CallFault, WireFault
 from tests.unit.common.wire.frames import (
     I32,
@@ -48,6 +48,13 @@ def test_a_pull_gives_its_options_as_set(walker):
     call = walker.walk_pull(pull(*options))
     assert (call.max_messages, call.max_bytes, call.wait_ms, call.invisible_ms) == (0, 1, 2**31 - 1, 60_000)
     assert (call.fault, call.flags) == (0, HAS_INVISIBLE)
+
+
+def test_a_pull_that_asks_for_topics_is_marked_and_their_name_is_a_text(walker):
+    call = walker.walk_pull(pull(field(STRING, 10, text(b""))))
+    assert (call.flags, call.fault, call.max_messages) == (HAS_TOPICS_AFTER, 0, 32)
+    with pytest.raises(WireError):
+        walker.walk_pull(pull(field(I32, 10, i32(1))))
 
 
 @pytest.mark.parametrize(
