@@ -58,6 +58,7 @@ Position = _consumer.Position
 PositionReport = _consumer.PositionReport
 PullRequest = _consumer.PullRequest
 PullResponse = _consumer.PullResponse
+TopicReport = _consumer.TopicReport
 Verdict = _consumer.Verdict
 
 _ARGUMENTS = {"send": Producer.send_args, "pull": Consumer.pull_args}

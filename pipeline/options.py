@@ -1,6 +1,7 @@
 """Options of a read and of a write. All faults are told at once, each with the values that the option takes."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -41,7 +42,8 @@ class StartAt(NamedTuple):
 @dataclass(frozen=True)
 class ReadOptions:
     endpoints: ConsumerEndpoints
-    topics: tuple[str, ...]
+    topics: tuple[str, ...]  # empty: by the pattern
+    topic_pattern: str
     columns: tuple[str, ...]
     start: StartAt | None  # None: earliest for a batch, latest for a stream
     end: StartAt
@@ -83,6 +85,10 @@ class OptionReader:
                 self.faults.append(f"{name}: missing: {rule}")
             return default or ""
         return value
+
+    def has(self, name: str) -> bool:
+        """Whether the option is given and not empty."""
+        return bool(self._options.get(name.lower()))
 
     def choice(self, name: str, default: str, values: tuple[str, ...]) -> str:
         value = self.text(name, default, "").lower()
@@ -131,7 +137,7 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
     reader = OptionReader(options)
     addresses = _addresses(reader, "consumer proxies")
     credential = _credential(reader)
-    topics = reader.parsed("topics", None, _topics, f"use names with commas between them: {NAME_RULE}")
+    topics, pattern = _chosen_topics(reader)
     body = reader.choice("body", "binary", BODIES)
     columns = reader.parsed("columns", ",".join(NAMES), _columns, f"use some of {', '.join((*NAMES, MALFORMED))}")
     schema = reader.parsed("bodySchema", "", _schema, "use the JSON of a StructType: `schema.json()`")
@@ -144,7 +150,8 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
             reader.text("group", "spark", ""),
             float(reader.number("timeoutSeconds", 60, 1, 86_400)),
         ),
-        topics=topics or (),
+        topics=topics,
+        topic_pattern=pattern,
         columns=_with_malformed(columns or (), body, "columns" in {name.lower() for name in options}),
         start=reader.parsed("start", "", place, PLACE_RULE),
         end=reader.parsed("end", LATEST, place, PLACE_RULE) or StartAt(LATEST),
@@ -217,6 +224,25 @@ def _credential(reader: OptionReader) -> str:
     if path and (fault := credential_fault(path)):
         reader.faults.append(fault)
     return path
+
+
+def _chosen_topics(reader: OptionReader) -> tuple[tuple[str, ...], str]:
+    """Names, or a pattern of names: exactly one of the two."""
+    names_rule = f"use names with commas between them: {NAME_RULE}"
+    topics = reader.parsed("topics", "", _topics, names_rule) or ()
+    pattern = reader.parsed("topicPattern", "", _pattern, "use a regular expression of Python for whole names") or ""
+    if reader.has("topics") == reader.has("topicPattern"):
+        missing = f"topics: missing: {names_rule}; or give topicPattern"
+        reader.faults.append("topics, topicPattern: give one of the two" if reader.has("topics") else missing)
+    return topics, pattern
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError(str(error)) from error
+    return text
 
 
 def _topics(text: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Pulls by position at a consumer proxy: the only kind of pull that the pipeline makes. No group is moved by it."""
+"""Pulls by position at a consumer proxy, and its list of topics: all calls that read make. No group is moved by them."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -35,7 +35,7 @@ class PositionPulls:
         self._identity = JobIdentity(endpoints.credential)
         self._connection: FramedConnection | None = None
         self._turn = 0
-        self._ahead: Sequence[Any] | None = None
+        self._ahead: dict[str, Any] | None = None
 
     def __enter__(self) -> "PositionPulls":
         return self
@@ -49,11 +49,25 @@ class PositionPulls:
         Raises:
             CallRefused: the proxy refused it for good, or none answered before the deadline.
         """
+        return self._called(_by_position(positions, max_messages, max_bytes), wanted)
+
+    def topics_after(self, name: str) -> list[Any]:
+        """The next page of the topics that the application may pull from: TopicReports, none at the end.
+
+        Raises:
+            CallRefused: like `pull`; or the proxy is of before and does not name topics.
+        """
+        response = self._called({"topics_after": name, "max_messages": 0}, 0).response
+        if response.topics is None:
+            raise CallRefused(f"pull: {self._address()}: the proxy is too old to name topics: upgrade it, or name them")
+        return list(response.topics)
+
+    def _called(self, fields: dict[str, Any], wanted: int) -> PullReply:
         attempts = CallAttempts("pull", self._endpoints.deadline_s)
         while True:
             try:
-                if self._ahead != positions:
-                    self.begin(positions, max_messages, max_bytes)
+                if self._ahead != fields:
+                    self._begin(fields)
                 assert self._connection is not None
                 self._ahead = None
                 reply = read_reply(self._connection.receive(), wanted)
@@ -75,18 +89,15 @@ class PositionPulls:
 
     def begin(self, positions: Sequence[Any], max_messages: int, max_bytes: int) -> None:
         """Send the next pull ahead, while the caller still works on the last reply. Raises OSError."""
+        self._begin(_by_position(positions, max_messages, max_bytes))
+
+    def _begin(self, fields: dict[str, Any]) -> None:
         if self._ahead is not None or self._connection is None:
             self._drop()
             self._connection = FramedConnection(self._address(), self._endpoints.deadline_s)
-        request = PullRequest(
-            credential=self._identity.credential(),
-            group=self._endpoints.group,
-            max_messages=max_messages,
-            max_bytes=max_bytes,
-            positions=list(positions),
-        )
+        request = PullRequest(credential=self._identity.credential(), group=self._endpoints.group, **fields)
         self._connection.send(encode_call("pull", 1, request))
-        self._ahead = positions
+        self._ahead = fields
 
     def _address(self) -> tuple[str, int]:
         return self._endpoints.addresses[self._turn % len(self._endpoints.addresses)]
@@ -95,3 +106,7 @@ class PositionPulls:
         if self._connection is not None:
             self._connection.close()
         self._connection, self._ahead = None, None
+
+
+def _by_position(positions: Sequence[Any], max_messages: int, max_bytes: int) -> dict[str, Any]:
+    return {"positions": list(positions), "max_messages": max_messages, "max_bytes": max_bytes}

@@ -1,5 +1,6 @@
-"""Queues of topics, their bounds, and offsets of a time, all by pulls that read no message."""
+"""Topics by a pattern, their queues, bounds, and offsets of a time, all by pulls that read no message."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -45,6 +46,34 @@ def queue_bounds(pulls: PositionPulls, topics: Sequence[str]) -> dict[TopicQueue
             if len(known) < len(asked):
                 break
             first, step = first + step, min(2 * step, POSITIONS_MAX)
+    return found
+
+
+def matching_topics(pulls: PositionPulls, pattern: str) -> dict[str, int]:
+    """Topics whose whole name matches the pattern, with their numbers of queues, as the proxy knows them now.
+
+    Only topics that the application may pull from; none of dead letters.
+    """
+    expression, found, after = re.compile(pattern), {}, ""
+    while page := pulls.topics_after(after):
+        found.update({each.topic: each.queues for each in page if expression.fullmatch(each.topic)})
+        after = page[-1].topic
+    return found
+
+
+def matching_bounds(pulls: PositionPulls, pattern: str) -> dict[TopicQueue, QueueBounds]:
+    """The bounds of every queue of the topics that match. A topic that is deleted meanwhile is left out."""
+    topics = matching_topics(pulls, pattern)
+    queues = [TopicQueue(topic, queue) for topic, count in topics.items() for queue in range(count)]
+    found: dict[TopicQueue, QueueBounds] = {}
+    for first in range(0, len(queues), POSITIONS_MAX):
+        part = queues[first : first + POSITIONS_MAX]
+        for each, report in zip(part, _reports(pulls, part), strict=True):
+            if report.code in (Code.UNKNOWN_TOPIC, Code.INVALID):
+                continue
+            if report.code >= 100:
+                raise _refused(each, report)
+            found[each] = QueueBounds(report.min_offset, report.end_offset)
     return found
 
 

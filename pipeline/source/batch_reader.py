@@ -6,9 +6,10 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
+from pipeline.errors import CallRefused
 from pipeline.options import EARLIEST, ReadOptions, StartAt
 from pipeline.proxy.pulls import PositionPulls
-from pipeline.proxy.topics import QueueBounds, TopicQueue, offsets_at, queue_bounds
+from pipeline.proxy.topics import QueueBounds, TopicQueue, matching_bounds, offsets_at, queue_bounds
 from pipeline.reply.columns import NAMES
 from pipeline.source.bodies import with_bodies
 from pipeline.source.pruning import pruned
@@ -27,6 +28,13 @@ def read_columns(options: ReadOptions, part: InputPartition) -> Iterator[pa.Reco
             yield batch.select(list(options.columns))
         else:
             yield with_bodies(batch, options.body, body_type(options), options.columns)
+
+
+def bounds_of(pulls: PositionPulls, options: ReadOptions) -> dict[TopicQueue, QueueBounds]:
+    """The bounds of every queue of the options' topics; a pattern is resolved now."""
+    if options.topic_pattern:
+        return matching_bounds(pulls, options.topic_pattern)
+    return queue_bounds(pulls, options.topics)
 
 
 def offsets_of(
@@ -51,7 +59,9 @@ class PenstockReader(DataSourceReader):
     def _ranges(self) -> Sequence[OffsetRange]:
         options = self.options
         with PositionPulls(options.endpoints) as pulls:
-            bounds = queue_bounds(pulls, options.topics)
+            bounds = bounds_of(pulls, options)
+            if options.topic_pattern and not bounds:
+                raise CallRefused(f"topicPattern {options.topic_pattern!r}: matches no topic that can be pulled from")
             start = offsets_of(pulls, options.start or StartAt(EARLIEST), bounds)
             end = offsets_of(pulls, options.end, bounds, is_end=True)
         checked = check_start(ranges_between(start, end), bounds, options.fail_on_data_loss)

@@ -19,10 +19,9 @@ from pyspark.sql.streaming.datasource import (
 from common.contract import Position
 from pipeline.options import LATEST, ReadOptions, StartAt
 from pipeline.proxy.pulls import PositionPulls
-from pipeline.proxy.topics import queue_bounds
 from pipeline.reply.arrow import wanted_bits
 from pipeline.reply.columns import BODY
-from pipeline.source.batch_reader import offsets_of, read_columns
+from pipeline.source.batch_reader import bounds_of, offsets_of, read_columns
 from pipeline.source.checkpoint import from_checkpoint, to_checkpoint
 from pipeline.source.ranges import Offsets, cut, limited, not_before, ranges_between
 
@@ -33,7 +32,8 @@ SAMPLE_BYTES = 256 << 10
 class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads from checkpointed offsets; no group is moved, so progress is in Spark's checkpoint alone.
 
-    New queues of a topic are read from offset 0. A batch that Spark repeats reads the same offsets.
+    New queues of a topic, and topics that match the pattern later, are read from offset 0; a pattern is resolved at
+    each trigger. A batch that Spark repeats reads the same offsets.
     """
 
     def __init__(self, options: ReadOptions) -> None:
@@ -43,7 +43,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict:
         with PositionPulls(self.options.endpoints) as pulls:
-            bounds = queue_bounds(pulls, self.options.topics)
+            bounds = bounds_of(pulls, self.options)
             return to_checkpoint(offsets_of(pulls, self.options.start or StartAt(LATEST), bounds))
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -56,7 +56,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict, limit: ReadLimit) -> dict:
         """The end of the next batch. Both options hold where both are given; bytes are those of sampled messages."""
-        begin = from_checkpoint(start, self.options.topics)
+        begin = from_checkpoint(start, self.options)
         end = not_before(begin, self._ends() if self._target is None else self._target)
         if isinstance(limit, ReadMaxRows):
             end = limited(begin, end, limit.max_rows)
@@ -68,8 +68,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_checkpoint(self._ends())
 
     def partitions(self, start: dict, end: dict) -> Sequence[InputPartition]:
-        topics = self.options.topics
-        ranges = ranges_between(from_checkpoint(start, topics), from_checkpoint(end, topics))
+        ranges = ranges_between(from_checkpoint(start, self.options), from_checkpoint(end, self.options))
         return list(cut(ranges, self.options.partitions_min))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -80,7 +79,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"options": self.options, "_pulls": None, "_target": None}
 
     def _ends(self) -> Offsets:
-        bounds = queue_bounds(self._connected(), self.options.topics)
+        bounds = bounds_of(self._connected(), self.options)
         return {each: found.end for each, found in bounds.items()}
 
     def _within_bytes(self, begin: Offsets, end: Offsets) -> Offsets:

@@ -31,7 +31,7 @@ def stream(spark, options, topic, tmp_path):
         chosen = {"start": "earliest", "columns": "id", **more}
         query = (
             spark.readStream.format("penstock")
-            .options(**options(topics=chosen.pop("topics", topic), **chosen))
+            .options(**options(**({} if "topicPattern" in chosen else {"topics": topic}) | chosen))
             .load()
             .writeStream.foreachBatch(
                 lambda frame, number: batches.update({number: [row.id for row in frame.collect()]})
@@ -89,3 +89,18 @@ def test_the_checkpoint_of_a_query_on_other_topics_is_refused(stream, penstock_u
     penstock_up.run("topic", "create", "elsewhere", "--queues", "1")
     with pytest.raises(Exception, match="use the checkpoint of this query"):
         stream(topics="elsewhere")
+
+
+def test_a_topic_that_matches_the_pattern_later_is_read_from_its_beginning(
+    stream, producer, topic, penstock_up, spark, options
+):
+    first, _ = stream(topicPattern=f"{topic}.*")
+    penstock_up.run("topic", "create", f"{topic}-new", "--queues", "3")
+    fill(producer, f"{topic}-new", 1000, 1040)
+    second, _ = stream(topicPattern=f"{topic}.*")
+    assert (ids(first), ids(second)) == (expected(0, MESSAGES), expected(1000, 1040))
+
+    batch = spark.read.format("penstock").options(**options(topicPattern=f"{topic}(-new)?", columns="topic")).load()
+    assert sorted(row.topic for row in batch.collect()) == sorted([topic] * MESSAGES + [f"{topic}-new"] * 40)
+    with pytest.raises(Exception, match="topicPattern 'no such': matches no topic"):
+        spark.read.format("penstock").options(**options(topicPattern="no such")).load().collect()
