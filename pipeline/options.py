@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 from pyspark.sql.types import StructType
 
 from common.contract import Durability
+from common.filter.errors import FilterError
+from common.filter.expression import read_filter
 from common.names import NAME_RULE, is_name
 from pipeline.errors import OptionsError
 from pipeline.proxy.identity import credential_fault
@@ -54,6 +56,7 @@ class ReadOptions:
     bytes_max: int  # per trigger, by the sizes of sampled messages; 0: no limit
     fail_on_data_loss: bool
     push_filters: bool
+    filter: str  # of the engine's language; empty: all messages
 
 
 @dataclass(frozen=True)
@@ -162,6 +165,7 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
         bytes_max=reader.number("maxBytesPerTrigger", 0, 1, 1 << 53),
         fail_on_data_loss=reader.flag("failOnDataLoss", True),
         push_filters=reader.flag("pushFilters", False),
+        filter=_filter(reader),
     )
     reader.finish()
     return made
@@ -235,6 +239,16 @@ def _chosen_topics(reader: OptionReader) -> tuple[tuple[str, ...], str]:
         missing = f"topics: missing: {names_rule}; or give topicPattern"
         reader.faults.append("topics, topicPattern: give one of the two" if reader.has("topics") else missing)
     return topics, pattern
+
+
+def _filter(reader: OptionReader) -> str:
+    text = reader.text("filter", "", "")
+    try:
+        if text:
+            read_filter(text)
+    except FilterError as error:
+        reader.faults.append(f"filter: {error}: use the language of `penstock filter check`")
+    return text
 
 
 def _pattern(text: str) -> str:

@@ -11,6 +11,7 @@ from pipeline.proxy.attempts import CallAttempts, code_name, is_tried_again
 from pipeline.proxy.connection import FramedConnection
 from pipeline.proxy.identity import JobIdentity
 from pipeline.reply.reply import PullReply, read_reply
+from pipeline.reply.row_filter import ALL_ROWS, RowFilter
 
 
 class ConsumerEndpoints(NamedTuple):
@@ -43,13 +44,15 @@ class PositionPulls:
     def __exit__(self, *_: object) -> None:
         self._drop()
 
-    def pull(self, positions: Sequence[Any], max_messages: int, max_bytes: int, wanted: int) -> PullReply:
-        """Pull by these positions.
+    def pull(
+        self, positions: Sequence[Any], max_messages: int, max_bytes: int, wanted: int, rows: RowFilter = ALL_ROWS
+    ) -> PullReply:
+        """Pull by these positions; deliveries for which the row filter does not hold are left out.
 
         Raises:
             CallRefused: the proxy refused it for good, or none answered before the deadline.
         """
-        return self._called(_by_position(positions, max_messages, max_bytes), wanted)
+        return self._called(_by_position(positions, max_messages, max_bytes), wanted, rows)
 
     def topics_after(self, name: str) -> list[Any]:
         """The next page of the topics that the application may pull from: TopicReports, none at the end.
@@ -57,12 +60,12 @@ class PositionPulls:
         Raises:
             CallRefused: like `pull`; or the proxy is of before and does not name topics.
         """
-        response = self._called({"topics_after": name, "max_messages": 0}, 0).response
+        response = self._called({"topics_after": name, "max_messages": 0}, 0, ALL_ROWS).response
         if response.topics is None:
             raise CallRefused(f"pull: {self._address()}: the proxy is too old to name topics: upgrade it, or name them")
         return list(response.topics)
 
-    def _called(self, fields: dict[str, Any], wanted: int) -> PullReply:
+    def _called(self, fields: dict[str, Any], wanted: int, rows: RowFilter) -> PullReply:
         attempts = CallAttempts("pull", self._endpoints.deadline_s)
         while True:
             try:
@@ -70,7 +73,7 @@ class PositionPulls:
                     self._begin(fields)
                 assert self._connection is not None
                 self._ahead = None
-                reply = read_reply(self._connection.receive(), wanted)
+                reply = read_reply(self._connection.receive(), wanted, rows)
             except TApplicationException as error:
                 raise CallRefused(f"pull: {self._address()}: not a consumer proxy: {error.message}") from error
             except (OSError, ReplyError) as error:

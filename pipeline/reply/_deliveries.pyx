@@ -13,10 +13,12 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
+from common.filter._match cimport Filter
 from common.wire._skip cimport be16, be32, skip_value
 
 from pipeline.errors import ReplyError
 from pipeline.reply.columns import Deliveries
+from pipeline.reply.row_filter import ALL_ROWS, compiled
 
 cdef extern from *:
     """
@@ -52,6 +54,7 @@ cdef struct Slice:
 
 cdef struct Row:
     Slice fields[COLUMNS]
+    Slice message
 
 cdef struct Scan:
     const unsigned char* base
@@ -90,6 +93,8 @@ cdef const unsigned char* scan_struct(Scan* scan, const unsigned char* p, bint i
             p = scan_struct(scan, value, True, row)
             if p == NULL:
                 return NULL
+            row.message.start = <uint32_t> (value - scan.base)
+            row.message.size = <uint32_t> (p - value)
             continue
         p = skip_value(value, scan.end, kind, 2)
         if p == NULL:
@@ -129,11 +134,36 @@ cdef const unsigned char* find_list(Scan* scan) noexcept nogil:
             return NULL
 
 
-def read_deliveries(bytes frame not None, uint32_t wanted):
+cdef int passes(const unsigned char* base, Row* row, int64_t from_ms, int64_t to_ms, Filter test) except -1:
+    cdef int64_t stored_ms
+    if row.fields[STORED_AT].start:
+        stored_ms = <int64_t> be64(base + row.fields[STORED_AT].start)
+        if stored_ms < from_ms or stored_ms >= to_ms:
+            return False
+    if test is None or not row.message.start:
+        return True
+    return test.matches(<const uint8_t*> base + row.message.start, row.message.size)
+
+
+cdef int keep(const unsigned char* base, Row* rows, uint32_t* count, row_filter) except -1:
+    """Move the rows that pass to the front."""
+    cdef int64_t from_ms = row_filter.from_ms, to_ms = row_filter.to_ms
+    cdef Filter test = compiled(row_filter.texts)
+    cdef uint32_t index, kept = 0
+    for index in range(count[0]):
+        if passes(base, &rows[index], from_ms, to_ms, test):
+            if kept != index:
+                rows[kept] = rows[index]
+            kept += 1
+    count[0] = kept
+    return 0
+
+
+def read_deliveries(bytes frame not None, uint32_t wanted, row_filter=ALL_ROWS):
     cdef Scan scan
     cdef const unsigned char* p
     cdef Py_ssize_t start
-    cdef uint32_t count, index
+    cdef uint32_t count, scanned, index
     cdef Row* rows
     scan.base = <const unsigned char*> PyBytes_AS_STRING(frame)
     scan.end = scan.base + len(frame)
@@ -159,8 +189,11 @@ def read_deliveries(bytes frame not None, uint32_t wanted):
                     break
         if p == NULL:
             raise ReplyError(f"reply: malformed near byte {scan.bad - scan.base}")
+        scanned = count
+        if row_filter != ALL_ROWS:
+            keep(scan.base, rows, &count, row_filter)
         columns = [fill(scan.base, rows, count, number) if wanted >> number & 1 else None for number in range(COLUMNS)]
-        return Deliveries(count, columns, start, p - scan.base)
+        return Deliveries(count, columns, start, p - scan.base, scanned)
     finally:
         free(rows)
 

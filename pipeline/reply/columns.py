@@ -24,7 +24,8 @@ class Deliveries(NamedTuple):
     """The deliveries of one reply.
 
     Attributes:
-        row_count: number of deliveries.
+        row_count: number of deliveries that passed the row filter.
+        scanned: number of all deliveries.
         columns: by number of the column; None for those that were not wanted.
         start: of the list's elements' header in the frame (element type and count).
         end: of the list in the frame.
@@ -34,3 +35,4 @@ class Deliveries(NamedTuple):
     columns: list[Column | None]
     start: int
     end: int
+    scanned: int

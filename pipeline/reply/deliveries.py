@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pipeline.errors import ReplyError
 from pipeline.reply import columns as c
 from pipeline.reply.columns import Column, Deliveries
+from pipeline.reply.row_filter import ALL_ROWS, RowFilter, compiled
 
 BOOL, BYTE, DOUBLE, I16, I32, I64, STRING, STRUCT, MAP, SET, LIST = 2, 3, 4, 6, 8, 10, 11, 12, 13, 14, 15
 FIXED = {BOOL: 1, BYTE: 1, DOUBLE: 8, I16: 2, I32: 4, I64: 8}
@@ -21,16 +22,19 @@ KINDS = {
     c.TOPIC: STRING, c.BODY: STRING, c.KEY: STRING, c.TAG: STRING, c.PROPERTIES: MAP,
 }  # fmt: skip
 MICROSECONDS = 1000
+MESSAGE = -1
+"""Key of the whole message's place in a row, beside the columns' numbers."""
 
 Row = dict[int, tuple[int, int]]
 
 
-def read_deliveries(frame: bytes, wanted: int) -> Deliveries:
+def read_deliveries(frame: bytes, wanted: int, rows: RowFilter = ALL_ROWS) -> Deliveries:
     """Read the deliveries of one reply.
 
     Args:
         frame: one strict binary Thrift message, a reply of `pull`, without the framing's length.
         wanted: bit set of the columns to fill.
+        rows: what holds for each delivery that is kept.
     Raises:
         ReplyError: the frame is not such a reply; names the byte.
     """
@@ -40,9 +44,10 @@ def read_deliveries(frame: bytes, wanted: int) -> Deliveries:
         if kind == 0:
             raise ReplyError(f"reply: no list of deliveries before byte {at}")
         if kind == LIST and field == 2:
-            rows, end = _rows(frame, at)
-            filled = [_column(frame, rows, number) if wanted >> number & 1 else None for number in range(len(c.NAMES))]
-            return Deliveries(len(rows), filled, at, end)
+            found, end = _rows(frame, at)
+            kept = [row for row in found if _passes(frame, row, rows)]
+            filled = [_column(frame, kept, number) if wanted >> number & 1 else None for number in range(len(c.NAMES))]
+            return Deliveries(len(kept), filled, at, end, len(found))
         at = _skip(frame, at, kind, 1)
 
 
@@ -83,6 +88,14 @@ def _rows(frame: bytes, at: int) -> tuple[list[Row], int]:
     return rows, at
 
 
+def _passes(frame: bytes, row: Row, rows: RowFilter) -> bool:
+    """A delivery without a time or a message passes the test of it."""
+    stored, message, test = row.get(c.STORED_AT), row.get(MESSAGE), compiled(rows.texts)
+    if stored and not rows.from_ms <= int.from_bytes(frame[slice(*stored)], "big", signed=True) < rows.to_ms:
+        return False
+    return test is None or message is None or test.passes(frame[slice(*message)])
+
+
 def _fill(frame: bytes, at: int, fields: dict[int, int], row: Row) -> int:
     """Note the places of a struct's known fields; returns its end. A later field of a number replaces an earlier one."""
     while True:
@@ -90,7 +103,8 @@ def _fill(frame: bytes, at: int, fields: dict[int, int], row: Row) -> int:
         if kind == 0:
             return at
         if fields is OF_DELIVERY and (kind, field) == (STRUCT, 7):
-            at = _fill(frame, at, OF_MESSAGE, row)
+            end = _fill(frame, at, OF_MESSAGE, row)
+            row[MESSAGE], at = (at, end), end
             continue
         end = _skip(frame, at, kind, 2)
         column = fields.get(field)

@@ -11,19 +11,20 @@ from pipeline.options import EARLIEST, ReadOptions, StartAt
 from pipeline.proxy.pulls import PositionPulls
 from pipeline.proxy.topics import QueueBounds, TopicQueue, matching_bounds, offsets_at, queue_bounds
 from pipeline.reply.columns import NAMES
+from pipeline.reply.row_filter import RowFilter
 from pipeline.source.bodies import with_bodies
-from pipeline.source.pruning import pruned
+from pipeline.source.pruning import has_times, pruned, row_filter, times_around, within_times
 from pipeline.source.ranges import OffsetRange, Offsets, check_start, cut, ranges_between, resolve
 from pipeline.source.read_range import read_range
 from pipeline.source.schema import body_type
 
 
-def read_columns(options: ReadOptions, part: InputPartition) -> Iterator[pa.RecordBatch]:
-    """The batches of one partition, with the options' columns."""
+def read_columns(options: ReadOptions, part: InputPartition, rows: RowFilter) -> Iterator[pa.RecordBatch]:
+    """The batches of one partition, with the options' columns and the rows for which the filter holds."""
     if not isinstance(part, OffsetRange):
         return
     names = tuple(each for each in NAMES if each in options.columns or (each == "body" and options.body != "binary"))
-    for batch in read_range(options, names, part):
+    for batch in read_range(options, names, part, rows):
         if options.body == "binary":
             yield batch.select(list(options.columns))
         else:
@@ -52,6 +53,7 @@ class PenstockReader(DataSourceReader):
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
         self.filters: list[Filter] = []
+        self.rows = row_filter((), options.filter)
 
     def partitions(self) -> Sequence[InputPartition]:
         return list(self._ranges())
@@ -64,15 +66,20 @@ class PenstockReader(DataSourceReader):
                 raise CallRefused(f"topicPattern {options.topic_pattern!r}: matches no topic that can be pulled from")
             start = offsets_of(pulls, options.start or StartAt(EARLIEST), bounds)
             end = offsets_of(pulls, options.end, bounds, is_end=True)
-        checked = check_start(ranges_between(start, end), bounds, options.fail_on_data_loss)
-        return cut(pruned(checked, self.filters), options.partitions_min)
+            ranges = check_start(ranges_between(start, end), bounds, options.fail_on_data_loss)
+            kept = pruned(ranges, self.filters)
+            if has_times(self.rows):
+                queues = [TopicQueue(each.topic, each.queue) for each in kept]
+                since, until = times_around(self.rows)
+                kept = within_times(kept, offsets_at(pulls, queues, since), offsets_at(pulls, queues, until))
+        return cut(kept, options.partitions_min)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        return read_columns(self.options, partition)
+        return read_columns(self.options, partition, self.rows)
 
 
 class PruningReader(PenstockReader):
-    """Reads only ranges that the query's filters may hold for.
+    """Reads only ranges, and builds only rows, that the query's filters may hold for.
 
     Spark refuses a reader with this method unless `spark.sql.python.filterPushdown.enabled` is true, so it is a class
     of its own, by option `pushFilters`.
@@ -80,4 +87,5 @@ class PruningReader(PenstockReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         self.filters = list(filters)
+        self.rows = row_filter(self.filters, self.options.filter)
         return filters

@@ -13,6 +13,7 @@ from pipeline.proxy.attempts import CallAttempts, code_name, is_tried_again
 from pipeline.proxy.pulls import PositionPulls
 from pipeline.reply.arrow import record_batch, wanted_bits
 from pipeline.reply.reply import PullReply
+from pipeline.reply.row_filter import ALL_ROWS, RowFilter
 from pipeline.source.ranges import OffsetRange, data_lost
 
 log = logging.getLogger("penstock.pipeline")
@@ -22,8 +23,10 @@ MESSAGES_PER_CALL = 8_000
 BYTES_PER_CALL = 4 << 20
 
 
-def read_range(options: ReadOptions, names: tuple[str, ...], part: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """Read the messages of a range in order.
+def read_range(
+    options: ReadOptions, names: tuple[str, ...], part: OffsetRange, rows: RowFilter = ALL_ROWS
+) -> Iterator[pa.RecordBatch]:
+    """Read the messages of a range in order, those for which the row filter holds.
 
     Each call goes out before the previous reply is turned into columns, so the proxy works meanwhile.
 
@@ -38,10 +41,10 @@ def read_range(options: ReadOptions, names: tuple[str, ...], part: OffsetRange) 
     offset = part.start
     with PositionPulls(options.endpoints) as pulls:
         while offset < part.end:
-            reply = pulls.pull(_position(part, offset), MESSAGES_PER_CALL, BYTES_PER_CALL, wanted)
+            reply = pulls.pull(_position(part, offset), MESSAGES_PER_CALL, BYTES_PER_CALL, wanted, rows)
             report = reply.response.positions[0]
             following = _following(options, part, offset, report)
-            if following is None or (following == offset and not reply.deliveries.row_count):
+            if following is None or (following == offset and not reply.deliveries.scanned):
                 attempts.pause(_reason(report, offset))
                 continue
             attempts.succeeded()

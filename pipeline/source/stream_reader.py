@@ -23,6 +23,7 @@ from pipeline.reply.arrow import wanted_bits
 from pipeline.reply.columns import BODY
 from pipeline.source.batch_reader import bounds_of, offsets_of, read_columns
 from pipeline.source.checkpoint import from_checkpoint, to_checkpoint
+from pipeline.source.pruning import row_filter
 from pipeline.source.ranges import Offsets, cut, limited, not_before, ranges_between
 
 SAMPLE_MESSAGES = 200
@@ -72,7 +73,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return list(cut(ranges, self.options.partitions_min))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        return read_columns(self.options, partition)
+        return read_columns(self.options, partition, row_filter((), self.options.filter))
 
     def __getstate__(self) -> Mapping[str, Any]:
         """A task gets the options only: neither a connection nor the minted credential is sent to it."""

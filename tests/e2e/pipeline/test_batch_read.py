@@ -75,6 +75,32 @@ def test_filters_on_queue_and_offset_leave_out_ranges(read):
     assert sorted(tuple(row) for row in kept.collect()) == [(2, offset) for offset in (3, 4, 6, 7, 8)]
 
 
+def test_filters_on_tag_key_and_time_are_tested_before_rows_are_built(read):
+    times = sorted(row.stored_at for row in read(columns="stored_at").collect())
+    middle = times[len(times) // 2].isoformat(" ")
+    texts = ("tag = 'large'", "tag IS NULL AND key IN ('customer-1', 'customer-2')")
+    for condition in (*texts, f"stored_at >= '{middle}'", f"stored_at < '{middle}'"):
+        pushed, whole = read(pushFilters="true").where(condition), read().where(condition)
+        expected = sorted(row.id for row in whole.collect())
+        assert sorted(row.id for row in pushed.collect()) == expected
+        assert (rows_built(pushed), rows_built(whole)) == (len(expected), MESSAGES), condition
+
+
+def rows_built(frame):
+    """The rows that the source gave to Spark, in the last run of the frame."""
+    scan = frame._jdf.queryExecution().executedPlan().collectLeaves().head()
+    return scan.metrics().apply("numOutputRows").value()
+
+
+def test_a_filter_in_the_language_of_groups_is_tested_before_rows_are_built(read, stored):
+    rows = read(filter="shop = 's1' AND TAGS IS NULL", columns="id").collect()
+    assert {row.id for row in rows} == {
+        each for each, message in stored.items() if (message.properties or {}).get("shop") == "s1" and not message.tag
+    }
+    with pytest.raises(Exception, match="filter: at character 8"):
+        read(filter="shop = =")
+
+
 def test_a_time_divides_the_messages(read):
     times = sorted(row.stored_at for row in read(columns="stored_at").collect())
     middle = times[len(times) // 2]
