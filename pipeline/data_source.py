@@ -42,7 +42,8 @@ class PenstockSource(DataSource):
         return PenstockWriter(self._write_options(schema, overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        return PenstockStreamWriter(self._write_options(schema, overwrite))
+        checkpoint = {name.lower(): value for name, value in self.options.items()}.get("checkpointlocation", "")
+        return PenstockStreamWriter(self._write_options(schema, overwrite), checkpoint)
 
     def _write_options(self, schema: StructType, overwrite: bool) -> WriteOptions:
         options = write_options(self.options)

@@ -69,6 +69,9 @@ class WriteOptions:
     refused_path: str
     deadline_s: float
     task_rate: int  # messages per second of one task; 0: no limit
+    window_addresses: tuple[tuple[str, int], ...]  # of consumer proxies that tell the window of ids; empty: not checked
+    window_group: str
+    due_column: str  # milliseconds after the task's beginning; empty: rows are sent at once
 
 
 class OptionReader:
@@ -130,6 +133,7 @@ class OptionReader:
             raise OptionsError(self.faults)
 
 
+ENDPOINT_RULE = "use HOST:PORT of {}, with commas between several"
 PLACE_RULE = (
     'use earliest, latest, a time such as 2026-01-31T12:00:00Z, Unix milliseconds, or offsets as {"topic": {"0": 17}}'
 )
@@ -184,7 +188,13 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         refused_path=reader.text("refusedPath", "", ""),
         deadline_s=float(reader.number("timeoutSeconds", 60, 1, 86_400)),
         task_rate=reader.number("messagesPerSecondPerTask", 0, 1, 1 << 53),
+        window_addresses=reader.parsed("windowEndpoint", "", _endpoints, ENDPOINT_RULE.format("consumer proxies"))
+        or (),
+        window_group=reader.text("windowGroup", "spark", ""),
+        due_column=reader.text("dueColumn", "", ""),
     )
+    if made.window_addresses and not made.topic:
+        reader.faults.append("windowEndpoint: give it with topic")
     reader.finish()
     return made
 
@@ -210,7 +220,7 @@ def _queue_offsets(offsets: Mapping[str, int]) -> dict[int, int]:
 
 
 def _addresses(reader: OptionReader, what: str) -> tuple[tuple[str, int], ...]:
-    return reader.parsed("endpoint", None, _endpoints, f"use HOST:PORT of {what}, with commas between several")
+    return reader.parsed("endpoint", None, _endpoints, ENDPOINT_RULE.format(what))
 
 
 def _endpoints(text: str) -> tuple[tuple[str, int], ...]:

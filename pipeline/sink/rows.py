@@ -22,7 +22,7 @@ def check_rows(options: WriteOptions, schema: StructType) -> None:
     """Raise OptionsError, with all faults, when rows of this schema cannot be sent."""
     types = {field.name: field.dataType for field in schema.fields}
     faults = []
-    for name in sorted(types.keys() - IGNORED - {options.id_column}):
+    for name in sorted(types.keys() - IGNORED - {options.id_column, options.due_column}):
         allowed = ALLOWED.get(name)
         if allowed is None:
             faults.append(f"column {name}: is no part of a message: use {', '.join(ALLOWED)}, or name it in idColumn")
@@ -33,10 +33,19 @@ def check_rows(options: WriteOptions, schema: StructType) -> None:
         faults.append("topic: missing: name the topic in the option or in a column")
     if options.id_column and not isinstance(types.get(options.id_column), StringType):
         faults.append(f"idColumn {options.id_column!r}: use the name of a column of type string")
+    if options.due_column and not isinstance(types.get(options.due_column), LongType):
+        faults.append(f"dueColumn {options.due_column!r}: use the name of a column of type bigint: milliseconds")
     if "body" not in types:
         faults.append("column body: missing: use binary or string")
     if faults:
         raise OptionsError(faults)
+
+
+def due_column(options: WriteOptions, batch: pa.RecordBatch) -> list[int] | None:
+    """When each row is due; one without a time is due at once. None: without option `dueColumn`."""
+    if not options.due_column:
+        return None
+    return [each or 0 for each in batch.column(options.due_column).to_pylist()]
 
 
 def message_columns(options: WriteOptions, batch: pa.RecordBatch, ids: pa.Array) -> MessageColumns:

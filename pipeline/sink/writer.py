@@ -20,9 +20,11 @@ from pipeline.errors import PipelineError
 from pipeline.options import WriteOptions
 from pipeline.sink.ids import WriteWork, ids_of
 from pipeline.sink.messages import RowResult
+from pipeline.sink.pace import DueTimes
 from pipeline.sink.refused import RefusedRows
-from pipeline.sink.rows import message_columns
+from pipeline.sink.rows import due_column, message_columns
 from pipeline.sink.sends import BatchSends, SendCounts
+from pipeline.sink.window import warn_of_late_batch
 
 log = logging.getLogger("penstock.pipeline")
 
@@ -44,6 +46,7 @@ class WrittenRows(WriterCommitMessage):
 def write_rows(options: WriteOptions, batches: Iterator[pa.RecordBatch], work: WriteWork) -> WrittenRows:
     """Send the rows of a task; returns when each is stored, or refused and kept aside."""
     refused, counts, row = RefusedRows(options.refused_path, work), SendCounts(), 0
+    due = DueTimes()
     with BatchSends(options) as sends:
         for batch in batches:
             ids = ids_of(options, batch, work, row)
@@ -54,9 +57,11 @@ def write_rows(options: WriteOptions, batches: Iterator[pa.RecordBatch], work: W
             rows = array(
                 "I", (each for each in range(len(batch)) if each not in skipped) if nulls else range(len(batch))
             )
-            sent, bad = sends.send(message_columns(options, batch, ids), rows)
-            refused.add(batch, ids, bad)
-            counts = counts.plus(sent)
+            columns, due_ms = message_columns(options, batch, ids), due_column(options, batch)
+            for part in due.parts(rows, due_ms):
+                sent, bad = sends.send(columns, part)
+                refused.add(batch, ids, bad)
+                counts = counts.plus(sent)
     if path := refused.finish():
         log.warning("file=%s: %d refused rows", path, refused.count)
     return WrittenRows(*counts, refused.count)
@@ -98,8 +103,8 @@ class PenstockWriter(DataSourceArrowWriter):
 class PenstockStreamWriter(DataSourceStreamArrowWriter):
     """A streaming write. The ids of a batch are the same when Spark repeats it after a failure."""
 
-    def __init__(self, options: WriteOptions) -> None:
-        self.options = options
+    def __init__(self, options: WriteOptions, checkpoint: str = "") -> None:
+        self.options, self.checkpoint = options, checkpoint
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         context = TaskContext.get()
@@ -113,6 +118,7 @@ class PenstockStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list, batchId: int) -> None:
         _tell(f"batch {batchId}", messages)
+        warn_of_late_batch(self.options, self.checkpoint, batchId)
 
     def abort(self, messages: list, batchId: int) -> None:
         log.warning("batch %d: failed: Spark repeats it with the same ids", batchId)

@@ -2,6 +2,10 @@
 
 import pytest
 
+from pipeline.options import write_options as parsed_write_options
+from pipeline.sink.writer import PenstockStreamWriter
+from tests.waiting import until
+
 ROWS = 2_500
 
 
@@ -140,8 +144,8 @@ def test_columns_that_are_no_part_of_a_message_are_told_all_at_once(spark, write
         assert each in str(raised.value)
 
 
-def test_a_streaming_copy_moves_every_message_once_over_its_restarts(
-    spark, topic, read, options, write_options, tmp_path
+def test_a_streaming_copy_moves_every_message_once_over_its_restarts_and_its_late_batches_are_named(
+    spark, topic, read, options, write_options, tmp_path, penstock_up, caplog
 ):
     target = topic("streamed", 3)
     for limit in ("900", "700"):
@@ -158,3 +162,11 @@ def test_a_streaming_copy_moves_every_message_once_over_its_restarts(
         query.awaitTermination()
     assert read(target).count() == ROWS
     assert len({row.id for row in read(target, columns="id").collect()}) == ROWS
+
+    chosen = write_options(topic=target, windowEndpoint=options()["endpoint"])
+    writer = PenstockStreamWriter(parsed_write_options(chosen), str(tmp_path / "checkpoint"))
+    writer.commit([], 0)
+    assert "recognises" not in caplog.text
+    penstock_up.run("topic", "set", target, "--id-window-s", "0")
+    until(lambda: writer.commit([], 0) or "batch 0: committed" in caplog.text, "the warning", 30)
+    assert f"topic {target} recognises an id for 0 s: rows that an earlier attempt had stored" in caplog.text
