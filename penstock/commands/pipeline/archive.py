@@ -7,6 +7,7 @@ import click
 from penstock.commands.exits import FAILED, Command, CommandError, CommandGroup
 from penstock.commands.output import output_option, show_one
 from penstock.commands.pipeline.archive_care import compact, hours, prune
+from penstock.commands.pipeline.archive_schema import schema
 from penstock.commands.pipeline.job_options import job_session, master_option, proxy_options, show_progress
 from pipeline.archive.archive import RANGE_MESSAGES, plan_archive, run_archive, verify_archive
 
@@ -93,5 +94,5 @@ def verify(directory: str, topics: tuple[str, ...], master: str, output: str) ->
         raise CommandError(f"archive {directory}: {len(verdict.faults)} faults", FAILED)
 
 
-for _each in (prune, compact, hours):
+for _each in (prune, compact, hours, schema):
     command.add_command(_each)

@@ -9,6 +9,7 @@ from penstock_client import Message
 
 from penstock.commands.pipeline.group import command
 from pipeline.archive.archive import plan_archive, run_archive, verify_archive
+from pipeline.archive.json_bodies import json_rows
 from pipeline.archive.manifest import RangeEntry, write_entry
 from pipeline.archive.place import ArchivePlace
 from pipeline.replay import archived_rows, replay, rows_to_replay
@@ -159,6 +160,25 @@ def test_an_archive_is_compacted_and_pruned_by_command_and_stays_complete_by_its
     assert verdict["pruned"] == pruned["messages"] > 0
     assert archive()[1].ranges == []
     assert archived_rows(spark, str(url), "payments").count() == verdict["messages"]
+
+
+def test_the_schema_of_json_bodies_is_inferred_by_command_and_rows_are_read_with_it(
+    spark, options, penstock_up, producer, tmp_path
+):
+    penstock_up.run("topic", "create", "documents", "--queues", "2")
+    bodies = [json.dumps({"number": number, "item": {"sku": f"s{number}"}}).encode() for number in range(40)]
+    bodies += [b'{"number": "x"}', b"text"]
+    assert all(each.ok for each in producer.send_all([Message(topic="documents", body=body) for body in bodies]))
+    url, where = str(tmp_path / "a"), options()
+    run("archive", "run", url, "documents", "--endpoint", where["endpoint"], "--credential", where["credential"])
+    fields = run("archive", "schema", url)
+    assert {row["field"]: (row["type"], row["count"], row["conflicts"]) for row in fields} == {
+        "number": ("bigint", 41, "string: 1"), "item": ("struct", 40, ""), "item.sku": ("string", 40, ""),
+    }  # fmt: skip
+    rows = json_rows(spark, url, "documents")
+    assert rows.where("body.item.sku = 's7'").select("body.number").collect() == [(7,)]
+    kept = [bytes(row.malformed) for row in rows.where("malformed IS NOT NULL").collect()]
+    assert sorted(kept) == sorted(bodies[-2:])
 
 
 def test_a_verification_that_finds_a_fault_ends_with_code_1_and_names_it(spark, archive):
