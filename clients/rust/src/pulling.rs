@@ -209,6 +209,7 @@ impl Consumer {
             acks: Some(acks),
             positions: None,
             invisible_ms: invisible.map(|lease| lease.as_millis() as i32),
+            topics_after: None,
         };
         let (answer, at) = self.pool.call(Attempt {
             size: acks.len() * ACK_BYTES,
