@@ -83,6 +83,7 @@ SEEDS = {
     "pull-positions": pull_of(
         positions=[Position(topic="t", queue=0, offset=5, end_offset=9), Position(topic="t", queue=1, at_time_ms=-1)]
     ),
+    "pull-topics": pull_of(max_messages=0, topics_after="orders"),
     "pull-bad-names": pull(field(LIST, 3, list_of(STRING, text(b".."), text(b"\xff"))), group=b"a/b"),
     "other-method": header(b"largest", kind=4) + struct_of(),
 }

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from common.wire.calls import ACKS_MAX, MESSAGES_MAX, POSITIONS_MAX, PULL_TOPICS_MAX
+from consumer_proxy.admission.topic_names import PAGE_MAX
 from consumer_proxy.settings import Settings
 from producer_proxy.requests.calls import REPLY_WAIT_MS_MAX
 from producer_proxy.send.send import TIMEOUT_MS_MAX
@@ -30,6 +31,7 @@ def comment(file: str, struct: str, name: str) -> str:
         ("wait_ms", f"more than {PULL.wait_ms_max} counts as {PULL.wait_ms_max}"),
         ("acks", f"at most {ACKS_MAX}"),
         ("positions", f"at most {POSITIONS_MAX}"),
+        ("topics_after", f"At most {PAGE_MAX} per answer"),
         ("invisible_ms", f"{PULL.invisible_ms_min}..{PULL.invisible_ms_max}"),
     ],
 )
