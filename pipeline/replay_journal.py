@@ -20,16 +20,18 @@ class ReplayJournal:
         """When this replay first began: now, unless the file tells.
 
         Raises:
-            PipelineError: the file is of another replay, or no journal.
+            PipelineError: the file is of another replay, no journal, or cannot be written.
         """
-        if not self._path.exists():
-            work = self._path.with_name(self._path.name + ".new")
-            work.write_text(json.dumps({"replay": self._what, "began_ms": now_ms}))
-            work.replace(self._path)
-            return now_ms
         try:
+            if not self._path.exists():
+                work = self._path.with_name(self._path.name + ".new")
+                work.write_text(json.dumps({"replay": self._what, "began_ms": now_ms}))
+                work.replace(self._path)
+                return now_ms
             found = json.loads(self._path.read_text())
             what, began_ms = found["replay"], int(found["began_ms"])
+        except OSError as error:
+            raise PipelineError(f"journal {self._path}: {error.strerror}: use a file that can be written") from error
         except (ValueError, KeyError, TypeError) as error:
             raise PipelineError(f"journal {self._path}: is no journal of a replay: use another file") from error
         if what != self._what:

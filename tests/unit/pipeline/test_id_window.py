@@ -67,6 +67,8 @@ def test_a_journal_keeps_the_first_begin_of_its_replay_and_refuses_another_one(t
     (tmp_path / "other.json").write_text("[1]")
     with pytest.raises(PipelineError, match="is no journal of a replay"):
         ReplayJournal(str(tmp_path / "other.json"), WHAT).began_ms(1)
+    with pytest.raises(PipelineError, match="No such file or directory: use a file that can be written"):
+        ReplayJournal(str(tmp_path / "nowhere" / "j"), WHAT).began_ms(1)
 
 
 def test_a_repetition_within_the_window_is_let_through_and_a_later_one_refused_with_the_figures():
