@@ -64,7 +64,8 @@ def infer_schemas(
 
 def infer_range(url: str, entry: RangeEntry) -> None:
     """Write the node of one range."""
-    place, node, bodies, bad = ArchivePlace(url), {}, 0, 0
+    place, bodies, bad = ArchivePlace(url), 0, 0
+    node: Node = {}
     for name in entry.files:
         file = pq.ParquetFile(place.files.open_input_file(place.path(name)))
         for batch in file.iter_batches(ROWS_AT_ONCE, columns=["body", "stored_at"]):
