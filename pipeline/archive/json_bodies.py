@@ -4,15 +4,15 @@
 topic: what a reader uses. A run that died is continued: ranges that have a file are not read again.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import BinaryType, StructType
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructType
 
 from pipeline.archive.body_schema import Node, add_body, described, merged, schema_of_bodies
 from pipeline.archive.manifest import RangeEntry, read_manifest
@@ -20,9 +20,9 @@ from pipeline.archive.place import MANIFEST, ArchivePlace
 from pipeline.errors import ArchiveDamaged
 from pipeline.options import MALFORMED
 from pipeline.replay import archived_rows
-from pipeline.source.bodies import with_bodies
 
 SCHEMA = "_schema"
+PARSED, BAD = "_penstock_parsed", "_penstock_bad"
 ROWS_AT_ONCE = 10_000
 
 
@@ -89,16 +89,16 @@ def json_rows(spark: SparkSession, url: str, topic: str) -> DataFrame:
     """The archived rows of a topic with bodies of its inferred schema. A body that does not fit is null, and its bytes are
     in column `malformed`."""
     rows, schema = archived_rows(spark, url, topic), read_schema(url, topic)
-    made = StructType([*rows.schema.fields]).add(MALFORMED, BinaryType())
-    made["body"].dataType = schema
-    return rows.mapInArrow(partial(_decoded, to_arrow_type(schema, timezone="UTC"), tuple(made.names)), made)
-
-
-def _decoded(
-    kind: pa.DataType, columns: tuple[str, ...], batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        yield with_bodies(batch, "json", kind, columns)
+    text, marked = F.col("body").cast("string"), StructType([*schema.fields]).add(BAD, StringType())
+    # Arrow's functions of PySpark need pandas, so Spark's own reader of JSON decodes.
+    parsed = F.from_json(text, marked, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": BAD})
+    read = rows.withColumn(PARSED, parsed)
+    fits = (
+        F.col(PARSED).isNotNull() & F.col(PARSED).getField(BAD).isNull() & F.is_valid_utf8(text) & (F.trim(text) != "")
+    )
+    body = F.struct(*(F.col(PARSED).getField(name).alias(name) for name in schema.names))
+    made = read.withColumn(MALFORMED, F.when(~F.coalesce(fits, F.lit(False)), F.col("body")))
+    return made.withColumn("body", F.when(fits, body)).drop(PARSED)
 
 
 def _part_name(entry: RangeEntry) -> str:

@@ -167,7 +167,7 @@ def test_the_schema_of_json_bodies_is_inferred_by_command_and_rows_are_read_with
 ):
     penstock_up.run("topic", "create", "documents", "--queues", "2")
     bodies = [json.dumps({"number": number, "item": {"sku": f"s{number}"}}).encode() for number in range(40)]
-    bodies += [b'{"number": "x"}', b"text"]
+    bodies += [b'{"number": "x"}', b"text", b"", b'{"item": {"sku": "\xff"}}', b"[1]"]
     assert all(each.ok for each in producer.send_all([Message(topic="documents", body=body) for body in bodies]))
     url, where = str(tmp_path / "a"), options()
     run("archive", "run", url, "documents", "--endpoint", where["endpoint"], "--credential", where["credential"])
@@ -177,8 +177,9 @@ def test_the_schema_of_json_bodies_is_inferred_by_command_and_rows_are_read_with
     }  # fmt: skip
     rows = json_rows(spark, url, "documents")
     assert rows.where("body.item.sku = 's7'").select("body.number").collect() == [(7,)]
+    assert rows.where("body IS NOT NULL").count() == 40
     kept = [bytes(row.malformed) for row in rows.where("malformed IS NOT NULL").collect()]
-    assert sorted(kept) == sorted(bodies[-2:])
+    assert sorted(kept) == sorted(bodies[-5:])
 
 
 def test_a_verification_that_finds_a_fault_ends_with_code_1_and_names_it(spark, archive):

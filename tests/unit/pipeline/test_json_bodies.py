@@ -6,11 +6,10 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.pandas.types import to_arrow_type
 
 from pipeline.archive import json_bodies
 from pipeline.archive.compaction import join_ranges
-from pipeline.archive.json_bodies import _decoded, infer_schemas, read_schema
+from pipeline.archive.json_bodies import infer_schemas, read_schema
 from pipeline.archive.manifest import read_manifest, write_entry
 from pipeline.archive.place import ArchivePlace
 from pipeline.archive.row_hash import RangeHash
@@ -82,18 +81,3 @@ def test_a_schema_grows_with_the_archive_each_range_is_read_once_and_a_compactio
     infer_schemas(HereOnly(), url)
     assert json.loads((tmp_path / "_schema" / "t.json").read_text()) == before
     assert read == [0, 3, 0]
-
-
-def test_bodies_become_values_of_the_schema_and_those_that_do_not_fit_keep_their_bytes(tmp_path):
-    archived(ArchivePlace(str(tmp_path)), 0, [b'{"a": 1}', b'{"a": 2, "b": true}', b'{"a": "x"}', b"text"])
-    infer_schemas(HereOnly(), str(tmp_path))
-    kind = to_arrow_type(read_schema(str(tmp_path), "t"), timezone="UTC")
-    batch = pa.RecordBatch.from_pydict(
-        {"id": ["1", "2", "3"], "body": pa.array([b'{"a": 2, "b": true}', b'{"a": "x"}', b"text"], pa.binary())}
-    )
-    (made,) = _decoded(kind, ("id", "body", "malformed"), iter([batch]))
-    assert made.to_pylist() == [
-        {"id": "1", "body": {"a": 2, "b": True}, "malformed": None},
-        {"id": "2", "body": None, "malformed": b'{"a": "x"}'},
-        {"id": "3", "body": None, "malformed": b"text"},
-    ]
