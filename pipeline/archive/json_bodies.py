@@ -1,4 +1,4 @@
-"""The schema of an archive's JSON bodies, in side files, and the archive's rows with bodies of that schema.
+"""The schema of an archive's JSON bodies, in side files.
 
 `_schema/TOPIC/QUEUE-START-END.json` has the node of one range, which is made once; `_schema/TOPIC.json` has all of the
 topic: what a reader uses. A run that died is continued: ranges that have a file are not read again.
@@ -10,19 +10,15 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructType
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from pipeline.archive.body_schema import Node, add_body, described, merged, schema_of_bodies
 from pipeline.archive.manifest import RangeEntry, read_manifest
 from pipeline.archive.place import MANIFEST, ArchivePlace
 from pipeline.errors import ArchiveDamaged
-from pipeline.options import MALFORMED
-from pipeline.replay import archived_rows
 
 SCHEMA = "_schema"
-PARSED, BAD = "_penstock_parsed", "_penstock_bad"
 ROWS_AT_ONCE = 10_000
 
 
@@ -83,22 +79,6 @@ def read_schema(url: str, topic: str) -> StructType:
     if found is None:
         raise ArchiveDamaged(f"archive {url}: has no schema of topic {topic}: run `penstock pipeline archive schema`")
     return StructType.fromJson(found)
-
-
-def json_rows(spark: SparkSession, url: str, topic: str) -> DataFrame:
-    """The archived rows of a topic with bodies of its inferred schema. A body that does not fit is null, and its bytes are
-    in column `malformed`."""
-    rows, schema = archived_rows(spark, url, topic), read_schema(url, topic)
-    text, marked = F.col("body").cast("string"), StructType([*schema.fields]).add(BAD, StringType())
-    # Arrow's functions of PySpark need pandas, so Spark's own reader of JSON decodes.
-    parsed = F.from_json(text, marked, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": BAD})
-    read = rows.withColumn(PARSED, parsed)
-    fits = (
-        F.col(PARSED).isNotNull() & F.col(PARSED).getField(BAD).isNull() & F.is_valid_utf8(text) & (F.trim(text) != "")
-    )
-    body = F.struct(*(F.col(PARSED).getField(name).alias(name) for name in schema.names))
-    made = read.withColumn(MALFORMED, F.when(~F.coalesce(fits, F.lit(False)), F.col("body")))
-    return made.withColumn("body", F.when(fits, body)).drop(PARSED)
 
 
 def _part_name(entry: RangeEntry) -> str:

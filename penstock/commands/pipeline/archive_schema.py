@@ -22,7 +22,7 @@ def schema(directory: str, topics: tuple[str, ...], master: str, output: str) ->
     """Infer the schema of JSON bodies, and show its fields: types, when each was first and last seen, and conflicts.
 
     Only ranges that no earlier run has read are read. The schema of a topic is in DIRECTORY/_schema/TOPIC.json; read the
-    rows with it by `pipeline.archive.json_bodies.json_rows`. A field of several types gets the most frequent one; bodies
+    rows with it by `pipeline.json_rows.json_rows`. A field of several types gets the most frequent one; bodies
     that do not fit are in column `malformed` then.
 
     \b

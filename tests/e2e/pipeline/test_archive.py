@@ -9,9 +9,9 @@ from penstock_client import Message
 
 from penstock.commands.pipeline.group import command
 from pipeline.archive.archive import plan_archive, run_archive, verify_archive
-from pipeline.archive.json_bodies import json_rows
 from pipeline.archive.manifest import RangeEntry, write_entry
 from pipeline.archive.place import ArchivePlace
+from pipeline.json_rows import json_rows
 from pipeline.replay import archived_rows, replay, rows_to_replay
 
 MESSAGES = 600
