@@ -34,7 +34,7 @@ class Principal:
 
     __slots__ = (
         "_dead_letters", "_groups", "_send", "_topics", "app", "expires_at_ms", "generation", "key_id", "origin",
-        "send_patterns",
+        "pull_patterns", "send_patterns",
     )  # fmt: skip
 
     def __init__(self, app: ApplicationDefinition, key_id: str, expires_at_ms: int, generation: int):
@@ -45,7 +45,8 @@ class Principal:
         self.origin = Origin(app.addresses, app.certificates)
         self.send_patterns = app.patterns(SEND)
         self._send = _Patterns(self.send_patterns)
-        self._topics = _Patterns(app.patterns(PULL_TOPIC))
+        self.pull_patterns = app.patterns(PULL_TOPIC)
+        self._topics = _Patterns(self.pull_patterns)
         self._groups = _Patterns(app.patterns(PULL_GROUP))
         self._dead_letters = _Patterns(map(dead_letter_pattern, app.patterns(DEAD_LETTERS)))
 

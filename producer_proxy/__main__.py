@@ -89,8 +89,7 @@ def run(options: argparse.Namespace) -> None:
     brokers = Brokers(key, role="producer_proxy", records=EngineRecords(store, SystemClock()))
     if options.engine:
         brokers.use_one(options.engine)
-    buffering = make_buffering(options, store)
-    journaling = make_journaling(options)
+    buffering, journaling = make_buffering(options, store), make_journaling(options)
     homes = KafkaHomes(options.kafka_bridge, key)
     proxy = ProducerProxy(
         sockets, view, brokers, limits, buffering, None, homes, store, journaling, options.topic_figures

@@ -77,9 +77,8 @@ class ProducerProxy:
         self.admission = self._make_admission()
         engine_topics = EngineTopics(view, brokers, self._known, self.buffer, self.admission.fit)
         self._kafka_topics = self._make_kafka_topics(kafka)
-        self.journaling = (journaling or Journaling(None, self._clock.now_ms)).over(
-            view, store, view.own_report.process
-        )
+        made = journaling or Journaling(None, self._clock.now_ms)
+        self.journaling = made.over(view, store, view.own_report.process)
         self.targets = Targets(EngineTarget(brokers, engine_topics), targets, kafka, self.journaling)
         self.topics = Topics(view, self.targets, Fences(view, store, time.monotonic))
         self._make_reports()
@@ -102,12 +101,9 @@ class ProducerProxy:
         self._ticking = gevent.get_hub().loop.timer(0, TICK_S)
         self._ticking.start(self._tick)
         self.server = serve(
-            listeners,
-            self._limits,
-            self.service.handle,
-            prefix_check=self._principals.prefix_verifies,
+            listeners, self._limits, self.service.handle, prefix_check=self._principals.prefix_verifies,
             make_connection=None if self.front is None else self._hot_connection,
-        )
+        )  # fmt: skip
 
     def _make_reports(self) -> None:
         """Numbers that the process's report has beside its version of the configuration."""

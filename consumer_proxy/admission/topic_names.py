@@ -1,7 +1,9 @@
 """Names of the topics that an application may pull from, a page at a time."""
 
 import time
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from itertools import islice, takewhile
 from typing import Any
 
 from common.clock import Clock
@@ -26,15 +28,19 @@ class TopicNames:
     def page(self, principal: Principal, after: str) -> list[TopicDefinition]:
         """The first of the topics after this name from which the application may pull."""
         self._follow()
-        found: list[TopicDefinition] = []
-        for index in range(bisect_right(self._names, after), len(self._names)):
-            name = self._names[index]
-            if not principal.may_pull_from(name) or (definition := self._view.topic(name)) is None:
-                continue
-            found.append(definition)
-            if len(found) == PAGE_MAX:
-                break
-        return found
+        names: set[str] = set()
+        for pattern in principal.pull_patterns:
+            if pattern.endswith("*"):
+                names.update(self._with_prefix(pattern[:-1], after))
+            elif pattern > after:
+                names.add(pattern)
+        defined = (self._view.topic(name) for name in sorted(names))
+        return list(islice((each for each in defined if each is not None), PAGE_MAX))
+
+    def _with_prefix(self, prefix: str, after: str) -> Iterator[str]:
+        """The first PAGE_MAX names of that prefix behind `after`."""
+        first = max(bisect_left(self._names, prefix), bisect_right(self._names, after))
+        return takewhile(lambda name: name.startswith(prefix), self._names[first : first + PAGE_MAX])
 
     def _follow(self) -> None:
         now_s = self._clock.monotonic_s()

@@ -75,8 +75,7 @@ cdef class HotCall(CallResults):
         if self.frame is not None:
             return self.hand_over()
         self.encode()
-        self.connection = None
-        connection.call = None
+        self.connection = connection.call = None
         return connection.answered()
 
     cdef int hand_over(self) except -1:
