@@ -70,13 +70,25 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
 
 
+def _has_shape(value: Any, kind: pa.DataType) -> bool:
+    """Whether objects and lists are where the type has them: Arrow takes a list for the pairs of an object."""
+    if value is None:
+        return True
+    if pa.types.is_struct(kind):
+        fields = [kind.field(index) for index in range(kind.num_fields)]
+        return isinstance(value, dict) and all(_has_shape(value.get(each.name), each.type) for each in fields)
+    if pa.types.is_list(kind):
+        return isinstance(value, list) and all(_has_shape(each, kind.value_type) for each in value)
+    return True
+
+
 def _struct(body: bytes | None, kind: pa.DataType) -> Any:
     """One body as a value of the struct type; None when it is no JSON object or does not fit."""
     if body is None:
         return None
     try:
         value = json.loads(body)
-        if not isinstance(value, dict):
+        if value is None or not _has_shape(value, kind):
             return None
         pa.array([value], kind)
         return {name: value.get(name) for name in (kind.field(index).name for index in range(kind.num_fields))}

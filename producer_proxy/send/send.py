@@ -153,7 +153,8 @@ class SendService:
 
     def _note(self, figures: TopicFigures, call: SendCall, results: list[SendResult], began_s: float | None) -> None:
         """Tell the figures of topics what was refused, and how long a taken call to one topic has lasted."""
-        topics = [each.topic.encode() if isinstance(each.topic, str) else b"" for each in call.messages]
+        # The name of a faulty message may be missing, or no UTF-8.
+        topics = [b"" if each.fault else each.topic.encode() for each in call.messages]
         for topic, result in zip(topics, results, strict=False):
             if result.code > Code.DUPLICATE:
                 figures.refused(topic, int(result.code))

@@ -248,7 +248,7 @@ _CONTROLLER = (
     ),
     Mutant(
         "reports about an earlier record count", "controller.decision",
-        "    if master.version != version:\n", "    if False:\n",
+        "    if master.version != version:  #", "    if False:  #",
     ),
     Mutant(
         "a restarted member is not lost", "controller.decision",

@@ -3,7 +3,7 @@
 import json
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_type
 
@@ -46,6 +46,7 @@ def is_of_kinds(node, value):
 
 
 @given(st.lists(BODIES, min_size=1, max_size=6))
+@example([b'{"a": null, "b": null, "": {}}', b'{"": []}', b'{"a": null, "b": null, "": {"a": null}}'])
 def test_a_body_of_the_chosen_types_fits_the_schema(bodies):
     node = node_of(bodies)
     if (schema := schema_of_bodies(node)) is None:
