@@ -66,14 +66,16 @@ def open_log(
         is_truncated = resume_truncation(env, directory)
         drop_stale_view(env, directory)
         start = partial(_recover, env, directory, config, retention_policy, notify, unlock, is_truncated, scans_all)
+        found = None
         try:
-            log, recovered = start()
+            found = start()
         except StoreDamagedError as error:
             logger.error(
                 "%s; the view is rebuilt from the log, the damaged one is kept as %s",
-                error, env.set_aside(f"{directory}/state"),
+                str(error), env.set_aside(f"{directory}/state"),
             )  # fmt: skip
-            log, recovered = start()
+        # Behind the handler: its traceback may hold an iterator, which keeps the damaged database open and locked.
+        log, recovered = start() if found is None else found
     except BaseException:
         unlock()
         raise
