@@ -148,7 +148,7 @@ def _try_read(address: Address) -> dict[str, Any] | str:
 
 
 def _standing(process: str, told: dict[str, Any] | str) -> ProxyStanding:
-    """What was told, as far as this version knows it; a proxy of a later version may tell more."""
+    """The fields of a proxy's answer that this version knows, or its fault. A later version may send more fields."""
     if isinstance(told, str):
         return ProxyStanding(process, fault=told)
     names = ("state", "calls", "answers", "connections", "passed_on", "out_s", "left", "turn")

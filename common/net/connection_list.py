@@ -59,7 +59,7 @@ class OpenCalls:
         }
 
     def unfinished(self) -> tuple[int, int]:
-        """How many have no answer yet, and how many have one that has not left as a whole."""
+        """(calls without an answer, calls whose answer is not wholly sent)"""
         self._open = {each: was for each, was in self._open.items() if not self._is_over(each, *was)}
         calls = sum(was_busy and each.queued == queued for each, (was_busy, queued) in self._open.items())
         return calls, len(self._open) - calls

@@ -39,7 +39,7 @@ class Drainable(Protocol):
         """Calls or messages that were answered SHUTTING_DOWN since the start."""
 
     def left(self) -> Mapping[str, int]:
-        """What it keeps on its disk or in its part of Redis for others, by name; 0: nothing."""
+        """Numbers of items that the proxy still has to pass on, by the name of their store, such as the fallback buffer."""
 
 
 class DrainSwitch:

@@ -28,7 +28,7 @@ class SchemaCheck(NamedTuple):
 
 
 def text_fault(text: str) -> str:
-    """What a look at the text tells, without a process; empty: it may be a schema. An empty text is none."""
+    """Why the text is no JSON object; empty: it is one, or empty. Starts no process."""
     if len(text) > SCHEMA_CHARS_MAX:
         return f"Use at most {SCHEMA_CHARS_MAX:,} characters."
     try:
@@ -48,7 +48,7 @@ def schema_fault(text: str) -> str:
 
 
 def body_check(schema: str, body: str) -> SchemaCheck:
-    """A body held against a schema, in a process of its own."""
+    """Check a body against a schema, in a separate process."""
     return _ask(schema, body)
 
 

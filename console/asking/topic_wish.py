@@ -133,7 +133,7 @@ def parse_wish(form: Mapping[str, str]) -> TopicWish:
 
 
 def _faults_of_schema(form: Mapping[str, str], found: dict[str, Any]) -> dict[str, str]:
-    """What the text of the schema tells; whether it is a schema is a question for `schema_fault`."""
+    """Faults of the schema's text, by field. `schema_fault` checks whether it is a valid schema."""
     text = found["body_schema"] = form.get("body_schema", "").replace("\r\n", "\n").strip()
     if fault := text_fault(text):
         return {"body_schema": fault}
@@ -143,7 +143,7 @@ def _faults_of_schema(form: Mapping[str, str], found: dict[str, Any]) -> dict[st
 
 
 def _faults_of_home(form: Mapping[str, str], found: dict[str, Any]) -> dict[str, str]:
-    """What cannot be in a Kafka cluster, at its field."""
+    """Settings that a Kafka cluster does not support, by field."""
     home = found["home"] = form.get("home", "").strip()
     if home == ENGINE_HOME:
         return {}
@@ -156,7 +156,7 @@ def _faults_of_home(form: Mapping[str, str], found: dict[str, Any]) -> dict[str,
         faults["replies"] = "Requests with a reply need the engine as the home."
     if found["durability"] not in KAFKA_DURABILITIES:
         faults["durability"] = (
-            "Kafka's acknowledgement says nothing about disks: choose a memory, or the engine as the home."
+            "Kafka's acknowledgement says nothing about disks: choose a durability in memory, or the engine as the home."
         )
     return faults
 

@@ -54,7 +54,7 @@ def _span(ms: int) -> str:
 
 
 def replication(copies: Sequence[int]) -> str:
-    """What the console knows of copies: engines keep no time of it for each message.
+    """Whether a message is on other brokers, as a sentence. Engines do not record when it was copied.
 
     Args:
         copies: the number of brokers of each broker group.

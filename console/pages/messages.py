@@ -187,7 +187,7 @@ def send(name: str) -> ResponseReturnValue:
 
 
 def _schema_faults(name: str, body: bytes) -> list[str]:
-    """What a body breaks of the topic's JSON schema, or why that is not known; empty: nothing, or there is no schema."""
+    """Rules of the topic's JSON schema that a body violates, or why they were not checked. Empty without a schema."""
     schema = notes_of(parts().database, name).body_schema
     if not schema:
         return []
