@@ -105,11 +105,11 @@ class KafkaDesk:
 
 
 @contextmanager
-def kafka_desk(*options: str) -> Iterator[KafkaDesk]:
-    """A fresh broker and a fresh Penstock with its bridge; both are gone afterwards."""
+def kafka_desk(*options: str, driver: str = "auto") -> Iterator[KafkaDesk]:
+    """A fresh broker and a fresh Penstock, whose bridge has this driver; both are gone afterwards."""
     with one_broker() as broker, up_in(broker.folder, *options) as instance:
         desk = KafkaDesk(instance, broker.address, broker.pid)
-        desk.command("kafka", "add", CLUSTER, "--bootstrap", desk.bootstrap)
+        desk.command("kafka", "add", CLUSTER, "--bootstrap", desk.bootstrap, "--driver", driver)
         wait_for(lambda: "kafka_bridge" in desk.pids, "the Kafka bridge")
         yield desk
 

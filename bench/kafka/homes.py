@@ -4,7 +4,8 @@ mirror: how fast does the bridge copy a topic that is full, and how far behind i
 bytes, 8 partitions. The rate counts from the first copied record to the last. Lag is sampled every 20 ms at 5,000
 records/s, as the age of the first record that is not copied.
 home: calls of 500 messages with 64 keys against a direct producer of the bridge's library in batches of the same shape, and
-calls of one message. CPU per message counts all of a process's work, the copy back into the engine included.
+calls of one message, with each installed library. CPU per message counts all of a process's work, the copy back into the
+engine included.
 pull: one group drains what was copied, by pulls of 1,000 over 4 connections.
 Excluded: making the records, connecting, creating topics; for `home`, a round of each before the measured ones, in which the
 broker's virtual machine compiles what it needs.
@@ -23,7 +24,7 @@ from bench.kafka.desk import CLUSTER, PARTITIONS, KafkaDesk, kafka_desk, wait_fo
 from bench.measure import on_one_core, settle
 from bench.settings import LoadSettings
 from common.kafka.base import KafkaDriver, ProducerOptions
-from common.kafka.drivers import open_driver
+from common.kafka.drivers import installed, open_driver
 from common.kafka.records import OutgoingRecords
 from engine.client import copied
 from engine.client.admin import AdminClient
@@ -59,8 +60,11 @@ def run_pull(scale: float, seconds: float, say: Callable[[str], None]) -> list[F
 
 
 def run_home(scale: float, seconds: float, say: Callable[[str], None]) -> list[Figure]:
-    driver = open_driver()
-    with kafka_desk() as desk:
+    return [figure for name in installed() for figure in _home(open_driver(name), scale, seconds, say)]
+
+
+def _home(driver: KafkaDriver, scale: float, seconds: float, say: Callable[[str], None]) -> list[Figure]:
+    with kafka_desk(driver=driver.name) as desk:
         with closing(driver.admin(desk.connection)) as admin:
             kafka_drivers.create(admin, "direct")
         desk.create({"home": HOME})
@@ -86,18 +90,20 @@ def run_home(scale: float, seconds: float, say: Callable[[str], None]) -> list[F
             found[batch] = counts["messages"] / counts["window_s"]
             ratios[batch] = 2 * found[batch] / (before.records_per_s + after.records_per_s)
             refused = {code: count for code, count in counts["codes"].items() if code not in STORED}
-            say(f"home: {batch} per call: {found[batch]:,.0f}/s, refused {refused}, direct {direct[-2:]}")
+            say(
+                f"home: {driver.name}, {batch} per call: {found[batch]:,.0f}/s, refused {refused}, direct {direct[-2:]}"
+            )
     alone = sum(direct) / len(direct)
     costs = [
-        Figure(f"{name}, {batch} per call", cost, "µs of CPU per message")
+        Figure(f"{name} with {driver.name}, {batch} per call", cost, "µs of CPU per message")
         for batch, each in used.items()
         for name, cost in each.items()
     ]
     return [
         Figure(f"direct producer of {driver.name}, batches of {kafka_drivers.BATCH}", alone, "records/s"),
-        Figure("send to a Kafka home, 500 per call", found[500], "messages/s"),
-        Figure("ratio to the direct runs before and after it", ratios[500], "", least=0.8),
-        Figure("send to a Kafka home, 1 per call, 64 connections", found[1], "calls/s"),
+        Figure(f"send to a Kafka home by {driver.name}, 500 per call", found[500], "messages/s"),
+        Figure(f"ratio to the direct runs of {driver.name} before and after it", ratios[500], "", least=0.8),
+        Figure(f"send to a Kafka home by {driver.name}, 1 per call, 64 connections", found[1], "calls/s"),
         *costs,
     ]
 

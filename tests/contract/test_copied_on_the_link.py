@@ -14,9 +14,7 @@ from engine.link.copy import Copied, CopyPart, ForeignSource, encode_copy
 from engine.link.operations import COPY, SOURCE_ACCEPT, SOURCE_STATE
 from engine.link.record import encode_copied_record
 from tests import link_bytes as raw
-from tests.contract.test_link_server import Engine, engine, turn_until
-
-__all__ = ["engine"]
+from tests.contract.link_engine import Engine, turn_until
 
 SOURCE, OTHER = ForeignSource(b"cluster/topic", 7), ForeignSource(b"c" * 64, 0)
 

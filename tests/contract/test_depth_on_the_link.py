@@ -8,9 +8,7 @@ import pytest
 from engine.link import layout
 from engine.link.pull import encode_pull
 from engine.ops import lag
-from tests.contract.test_link_server import Engine, ack, engine
-
-__all__ = ["engine"]
+from tests.contract.link_engine import Engine, ack
 
 
 @pytest.fixture(autouse=True)

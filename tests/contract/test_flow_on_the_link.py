@@ -14,8 +14,9 @@ from engine.link.codes import NO_ROOM
 from engine.link.errors import PayloadError
 from engine.link.integers import U64
 from engine.link.pull import decode_answer, encode_pull
+from engine.server.native import NATIVE
 from tests import link_bytes as raw
-from tests.contract.test_link_server import FORMS, KEY, NATIVE, Engine, turn_until
+from tests.contract.link_engine import FORMS, KEY, Engine, turn_until
 
 MIB = 1 << 20
 

@@ -15,7 +15,7 @@ from engine.log.log import open_log
 from engine.log.segment.segment import create_segment
 from engine.replication.broker import GroupBroker
 from engine.replication.frames import BytesFrame
-from tests.contract.test_link_server import turn_until
+from tests.contract.link_engine import turn_until
 from tests.contract.test_master_link import EPOCH, FORMS, KEY, Master
 
 NOW = 1_700_000_000_000

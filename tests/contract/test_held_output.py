@@ -18,7 +18,7 @@ from engine.ops.native import OutputHold
 from engine.server import server as server_module
 from engine.server.native import NATIVE
 from tests import link_bytes as raw
-from tests.contract.test_link_server import ADMIN_SECRET, FORMS, KEY, Engine, turn_until
+from tests.contract.link_engine import ADMIN_SECRET, FORMS, KEY, Engine, turn_until
 
 MIB = 1 << 20
 SLOW_S = 0.06

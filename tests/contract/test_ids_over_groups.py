@@ -18,9 +18,9 @@ from engine.link import layout
 from engine.link.claim import Claim, decode_claimed, encode_claims
 from engine.link.look_up import decode_look_up_answer, encode_look_up
 from producer_proxy.proxy import ProducerProxy
-from tests.contract.test_link_server import KEY, Engine
+from tests.contract.link_engine import KEY, Engine
 from tests.services.fake_broker import wait_until
-from tests.unit.producer_proxy.send.test_send import SECRET, Client, codes, credential, request
+from tests.unit.producer_proxy.send.desk import SECRET, Client, codes, credential, request
 
 NAMES = ("east", "north", "west")
 QUEUES = 12

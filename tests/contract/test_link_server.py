@@ -1,136 +1,27 @@
 """Answers of the link server, the same from the native form and from the reference, on a real log."""
 
 import errno
-import json
 import os
-import socket
 import struct
 import time
 from dataclasses import replace
 
 import gevent
 import pytest
-from gevent import socket as gevent_socket
 
-from engine.client.dial import Hello
-from engine.client.rpc import RpcClient
-from engine.config import LogConfig
 from engine.env.real import RealEnv, RealFile
 from engine.link import layout
-from engine.link.acknowledgement import RETRY, AckRange, group_receipts
+from engine.link.acknowledgement import RETRY, group_receipts
 from engine.link.codes import DISK_FULL
-from engine.link.pieces import AnswerPiece
-from engine.link.proof import ADMIN_ROLE
-from engine.link.pull import decode_answer, encode_pull
+from engine.link.pull import encode_pull
 from engine.link.read import ReadAnswer, ReadPosition, ReadQuestion
 from engine.link.receipt import encode_receipt
 from engine.link.record import split_records
 from engine.link.topic import encode_topics
-from engine.log import open_log
 from engine.log.disk import DiskLevel
-from engine.node import Node, NodeConfig, NodeHost
-from engine.ops.handshake import LinkKeys
-from engine.server.loop import NodeLoop
-from engine.server.native import NATIVE, form, reference
-from engine.server.server import LinkServer
+from engine.server.native import NATIVE
 from tests import link_bytes as raw
-
-KEY, ADMIN_SECRET = b"k" * 32, b"a" * 32
-FORMS = ["native", "twin"]
-
-
-class Engine:
-    """A link server in this process, and a client of it."""
-
-    def __init__(self, directory, kind: str, env: RealEnv | None = None, **config) -> None:
-        config = {"segment_bytes": 4 << 20, **config}
-        env = env or RealEnv()
-        self.loop = NodeLoop(env.clock)
-        self.log = open_log(env, str(directory), LogConfig(**config).checked(), notify=self.loop.on_fetched)
-        host = NodeHost(
-            env.clock, env.random_bytes, env.random_fraction, self.loop.in_loop, self.loop.wake_at, env.die,
-            stop=lambda: None, facts=lambda: self.server.facts(),
-        )  # fmt: skip
-        self.node = Node(self.log, NodeConfig(LinkKeys(KEY, ADMIN_SECRET), progress_ms=50), host)
-        self.delivery, self.timers = self.node.delivery, self.node.timers
-        self.server = LinkServer(self.node, "127.0.0.1", 0, form=reference if kind == "twin" else form)
-        self.loop.start(self.node)
-        self.rpc = RpcClient(("127.0.0.1", self.server.port), ADMIN_SECRET, role=ADMIN_ROLE)
-        assert self.rpc.wait_connected(5)
-
-    def ask(self, op: int, payload: bytes = b"") -> tuple[int, bytes]:
-        return self.rpc.call(op, payload, 5)
-
-    def topic(self, name: str = "orders", queues: int = 2) -> int:
-        code, payload = self.ask(layout.TOPIC, encode_topics([(name, queues)]))
-        assert code == 0
-        return json.loads(payload)["topics"][0]["id"]
-
-    def store(self, topic_id: int, count: int, queue: int = 0, durability: int = raw.MEMORY) -> None:
-        code, payload = self.ask(layout.APPEND, raw.append(durability, raw.batch(topic_id, queue, [b"m\0"] * count)))
-        assert (code, raw.results(payload)[0][0]) == (0, 0)
-
-    def pull(self, group: str = "g", topics=(("orders", 2),), **options):
-        code, payload = self.ask(layout.PULL, encode_pull(group, topics, **options))
-        assert code == 0, payload
-        return decode_answer(payload)
-
-    def admin(self, verb: str, **options):
-        code, payload = self.ask(layout.ADMIN, json.dumps({"verb": verb, **options}).encode())
-        return json.loads(payload) if code == 0 else (code, payload.decode())
-
-    def raw(self, key: bytes | None = KEY) -> raw.RawLink:
-        """A raw link whose blocking calls let this process's server turn."""
-        link = raw.RawLink.__new__(raw.RawLink)
-        socket.create_connection, plain = gevent_socket.create_connection, socket.create_connection
-        try:
-            link.__init__(self.server.port, key)
-        finally:
-            socket.create_connection = plain
-        return link
-
-    def close(self) -> None:
-        self.rpc.close()
-        self.server.close()
-        self.loop.stop()
-        self.node.close()
-        self.log.close()
-        self.loop.close()
-
-
-@pytest.fixture(params=FORMS)
-def engine(request, tmp_path):
-    if request.param == "native" and not NATIVE:
-        pytest.skip("the native form is not built")
-    made = Engine(tmp_path / "engine", request.param)
-    yield made
-    made.close()
-
-
-def turn_until(condition) -> None:
-    """Let the loop turn until the condition holds; fail after ten seconds."""
-    with gevent.Timeout(10):
-        while not condition():
-            gevent.sleep(0.001)
-
-
-def ack(piece: AnswerPiece, **changes) -> AckRange:
-    return AckRange(piece.token, piece.first_delta, piece.count)._replace(**changes)
-
-
-def greeting_of_a_start(directory) -> Hello:
-    """The greeting of an engine that has stored something since its start."""
-    engine = Engine(directory, "twin")
-    engine.store(engine.topic(), 3, durability=raw.FSYNC)
-    engine.rpc.reconnect("the test wants a new greeting")
-    turn_until(lambda: not engine.rpc.connected)
-    assert engine.rpc.wait_connected(5)
-    hello = engine.rpc.hello
-    assert hello is not None
-    assert (hello.log_id, hello.broker_group) == (engine.log.log_id.hex(), "main")
-    assert (hello.end_position, hello.durable_position) == (engine.log.end_position, engine.log.durable_position)
-    engine.close()
-    return hello
+from tests.contract.link_engine import FORMS, Engine, ack, greeting_of_a_start, turn_until
 
 
 def test_a_greeting_names_the_log_the_group_the_start_and_the_positions_of_the_engine(tmp_path):
@@ -328,124 +219,6 @@ def test_a_read_waits_for_new_records(engine):
     assert list(ReadAnswer.decode(engine.ask(layout.READ, empty)[1]).pieces()) == []
 
 
-def test_a_group_can_be_moved_with_a_preview(engine):
-    engine.store(engine.topic(), 4)
-    _, (piece,) = engine.pull()
-    engine.pull(max_messages=0, acks=[ack(piece)])
-    assert engine.admin("reset", group="g", topic="orders", to="earliest", preview=True)["moved"][0] == {
-        "queue": 0,
-        "old": 4,
-        "new": 0,
-    }
-    assert engine.pull()[1] == []
-    engine.admin("reset", group="g", topic="orders", to="earliest")
-    assert engine.pull()[1][0].first_offset == 0
-    assert engine.admin("groups") == {"groups": ["g"]}
-    assert engine.admin("topics") == {"topics": [{"id": 1, "name": "orders", "queues": 2}]}
-
-
-def test_a_group_can_be_moved_to_a_moment_and_by_a_number_of_messages(engine):
-    topic = engine.topic()
-    engine.store(topic, 4)
-    between_ms = stored_ms(engine) + 1
-    turn_until(lambda: time.time_ns() // 1_000_000 >= between_ms)
-    engine.store(topic, 3)
-    _, (*pieces,) = engine.pull()
-    engine.pull(max_messages=0, acks=[ack(piece) for piece in pieces])
-
-    def moved(to):
-        return engine.admin("reset", group="g", topic="orders", to=to, queue=0)["moved"][0]
-
-    assert moved({"time_ms": between_ms}) == {"queue": 0, "old": 7, "new": 4}
-    assert moved({"shift": -3}) == {"queue": 0, "old": 4, "new": 1}
-    assert moved({"shift": 2}) == {"queue": 0, "old": 1, "new": 3}
-    assert moved({"shift": -(10**12)}) == {"queue": 0, "old": 3, "new": 0}
-    assert moved({"shift": 10**12}) == {"queue": 0, "old": 0, "new": 7}
-    assert moved(7) == {"queue": 0, "old": 7, "new": 7}
-    assert moved({"time_ms": 0}) == {"queue": 0, "old": 7, "new": 0}
-    assert engine.pull()[1][0].first_offset == 0
-
-
-@pytest.mark.parametrize(
-    "to",
-    [None, "middle", -1, True, 1.5, {}, {"shift": "1"}, {"time_ms": -1}, {"shift": 1, "time_ms": 1}, {"shift": True}],
-)
-def test_a_place_to_move_to_that_makes_no_sense_is_refused_with_the_rule(engine, to):
-    engine.topic()
-    engine.pull()
-    payload = json.dumps({"verb": "reset", "group": "g", "topic": "orders", "to": to}).encode()
-    code, sentence = engine.ask(layout.ADMIN, payload)
-    assert (code, sentence.partition(b":")[0]) == (layout.INVALID, b"to")
-
-
-def test_an_offset_beyond_the_end_of_a_queue_is_refused_and_nothing_moves(engine):
-    engine.store(engine.topic(), 4)
-    _, (piece,) = engine.pull()
-    engine.pull(max_messages=0, acks=[ack(piece)])
-    for to, queue in ((5, 0), (1_795_342_983_000, 0), (4, None)):  # queue 1 is empty
-        request = {"verb": "reset", "group": "g", "topic": "orders", "to": to, "queue": queue}
-        code, sentence = engine.ask(layout.ADMIN, json.dumps(request).encode())
-        assert (code, b"beyond the end of queue" in sentence) == (layout.INVALID, True), sentence
-    assert engine.pull()[1] == []
-
-
-def test_a_reset_of_a_group_that_never_pulled_is_refused_and_makes_no_group(engine):
-    engine.store(engine.topic(), 1)
-    payload = json.dumps({"verb": "reset", "group": "typo", "topic": "orders", "to": "latest"}).encode()
-    code, sentence = engine.ask(layout.ADMIN, payload)
-    assert (code, b"never pulled" in sentence) == (103, True)
-    assert engine.admin("groups") == {"groups": []}
-
-
-def test_a_groups_progress_is_deleted_unless_the_group_is_in_use(engine):
-    engine.store(engine.topic(), 2)
-    _, (piece,) = engine.pull(max_messages=1)
-    request = json.dumps({"verb": "forget", "group": "g"}).encode()
-    code, sentence = engine.ask(layout.ADMIN, request)
-    assert (code, b"in use" in sentence) == (layout.INVALID, True)
-    engine.pull(max_messages=0, acks=[ack(piece)])
-    assert engine.admin("forget", group="g") == {"group": "g", "forgotten": 1}
-    assert engine.admin("groups") == {"groups": []}
-    assert engine.ask(layout.ADMIN, request)[0] == 103
-    assert engine.pull()[1][0].first_offset == 0
-    assert engine.admin("unused", days=0) == {"groups": []}
-
-
-def test_lag_is_told_in_messages_in_bytes_and_by_the_oldest_ones_age(engine):
-    topic = engine.topic()
-    engine.store(topic, 4)
-    _, (piece,) = engine.pull(max_messages=1)
-    row = engine.admin("lag", group="g", detail=True)["queues"][0]
-    one = len(piece.records)
-    assert (row["lag"], row["in_flight"], row["lag_bytes"]) == (4, 1, 4 * one)
-    assert 0 <= row["lag_s"] < 60
-    turn_until(lambda: engine.admin("lag", group="g", detail=True)["queues"][0]["lag_s"] > row["lag_s"])
-    engine.pull(max_messages=0, acks=[ack(piece)])
-    _, pieces = engine.pull()
-    engine.pull(max_messages=0, acks=[ack(each) for each in pieces])
-    row = engine.admin("lag", group="g", detail=True)["queues"][0]
-    assert (row["lag"], row["lag_bytes"], row["lag_s"]) == (0, 0, 0)
-
-
-def stored_ms(engine):
-    read = ReadQuestion([ReadPosition("orders", 0, offset=0)]).encode()
-    return list(ReadAnswer.decode(engine.ask(layout.READ, read)[1]).pieces())[-1].stored_at_ms
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [b"", b"[]", b'{"verb": "nonsense"}', b'{"verb": "lag"}', b'{"verb": "lag", "group": "nobody"}', b"[" * 100_000],
-)
-def test_an_admin_request_that_makes_no_sense_is_answered_with_a_sentence(engine, request_):
-    code, sentence = engine.ask(layout.ADMIN, request_)
-    assert code in (100, 103) and sentence
-
-
-def test_an_unknown_operation_is_invalid_and_the_link_goes_on(engine):
-    assert engine.ask(77)[0] == layout.INVALID
-    assert engine.admin("status")["connections"] == 1
-
-
 @pytest.mark.parametrize(
     "payload",
     [
@@ -601,39 +374,3 @@ def test_a_full_disk_refuses_appends_with_a_sentence_and_takes_them_again_when_t
         assert engine.pull()[1][0].first_offset == 0
     finally:
         engine.close()
-
-
-def lease(process: str, *limits: dict) -> bytes:
-    return json.dumps({"role": "producer_proxy", "process": process, "limits": list(limits)}).encode()
-
-
-def test_the_engine_lends_shares_that_never_add_up_to_more_than_the_total(engine):
-    limit = {"key": "topic:orders:messages", "total": 900, "demand": 5000.0}
-    answers = []
-    for process in "abcabc":
-        code, payload = engine.ask(layout.LEASE, lease(process, limit))
-        assert code == 0
-        answers.append(json.loads(payload))
-    assert [answer["live"] for answer in answers] == [1, 2, 3, 3, 3, 3]
-    held = [answer["shares"][0] for answer in answers[-3:]]
-    assert min(held) > 0
-    assert sum(held) <= 900.001
-
-
-@pytest.mark.parametrize(
-    "payload",
-    [
-        b"",
-        b"[]",
-        b'{"role": "p", "process": "a"}',
-        lease("a", {"key": "k", "total": -1, "demand": 1}),
-        lease("a", {"key": "k", "total": 10, "demand": True}),
-        lease("a", {"key": 5, "total": 10, "demand": 1}),
-        b'{"role": "p", "process": "a", "limits": [{"key": "k", "total": NaN, "demand": 1}]}',
-        lease("a", *({"key": str(i), "total": 1, "demand": 1} for i in range(1001))),
-    ],
-)
-def test_a_lease_that_makes_no_sense_is_invalid(engine, payload):
-    code, sentence = engine.ask(layout.LEASE, payload)
-    assert code == layout.INVALID
-    assert sentence.startswith(b"LEASE: ")

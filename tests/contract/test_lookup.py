@@ -20,8 +20,9 @@ from engine.link.record import split_records
 from engine.log.lookup_index.maker import IDLE_S
 from engine.log.lookup_index.search import LookupSearch
 from engine.log.read.retentions import Retention
+from engine.server.native import NATIVE
 from tests import link_bytes as raw
-from tests.contract.test_link_server import FORMS, NATIVE, Engine
+from tests.contract.link_engine import FORMS, Engine
 
 QUEUES = 4
 

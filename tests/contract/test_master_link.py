@@ -14,7 +14,7 @@ from engine.replication.follow import FollowStep
 from engine.replication.frames import BytesFrame, Follow, Followed, StoredFrame, SyncFrame
 from engine.server.native import reference
 from engine.server.server import LinkServer
-from tests.contract.test_link_server import turn_until
+from tests.contract.link_engine import turn_until
 
 KEY = b"k" * 32
 EPOCH = 3

@@ -9,9 +9,7 @@ from engine.link.batch import encode_batch
 from engine.link.pull import encode_pull
 from engine.link.record import encode_record
 from tests import link_bytes as raw
-from tests.contract.test_link_server import Engine, engine, turn_until
-
-__all__ = ["engine"]
+from tests.contract.link_engine import Engine, turn_until
 
 OK, DUPLICATE, INVALID, TIMEOUT = layout.OK, layout.DUPLICATE, layout.INVALID, layout.TIMEOUT
 

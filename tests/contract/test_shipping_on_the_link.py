@@ -14,7 +14,7 @@ from engine.log import open_log
 from engine.replication.frames import BytesFrame, StoredFrame
 from engine.server.native import NATIVE
 from tests import link_bytes as raw
-from tests.contract.test_link_server import FORMS, Engine, turn_until
+from tests.contract.link_engine import FORMS, Engine, turn_until
 
 EPOCH, CONFIRMED = 7, 64
 FRAME_BYTES = 1 << 20

@@ -14,7 +14,7 @@ from engine.link.proof import ADMIN_ROLE
 from engine.link.read import ReadAnswer, ReadPosition, ReadQuestion, offered_to_slaves
 from engine.ops.handshake import LinkKeys
 from engine.server.native import NATIVE, form, reference
-from tests.contract.test_link_server import ADMIN_SECRET, FORMS, KEY, Engine, turn_until
+from tests.contract.link_engine import ADMIN_SECRET, FORMS, KEY, Engine, turn_until
 
 IDENTITY = {"log_id": "a" * 32, "broker_group": "main", "leads": False}
 

@@ -23,7 +23,7 @@ from engine.link.record import encode_record, split_records
 from engine.link.topic import decode_topics, encode_topics
 from engine.server.native import NATIVE
 from tests import link_bytes
-from tests.contract.test_link_server import KEY, Engine
+from tests.contract.link_engine import KEY, Engine
 
 QUEUES = 3
 NAMES = ("east", "west")

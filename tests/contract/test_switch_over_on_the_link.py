@@ -8,7 +8,7 @@ import gevent
 import pytest
 from gevent import socket as gevent_socket
 
-import tests.contract.test_link_server as link_tests
+import tests.contract.link_engine as link_tests
 from engine.client.append import Destination
 from engine.client.brokers import Brokers
 from engine.client.dial import dial
@@ -18,7 +18,8 @@ from engine.link.frame import frame
 from engine.link.operations import APPEND
 from engine.link.record import split_records
 from engine.log.format import pack_record
-from tests.contract.test_link_server import FORMS, KEY, NATIVE, Engine, turn_until
+from engine.server.native import NATIVE
+from tests.contract.link_engine import FORMS, KEY, Engine, turn_until
 
 FSYNC_LANE = 1
 

@@ -10,7 +10,7 @@ from engine.client.timers import ANY_QUEUE, Timer, decode_added, encode_add, enc
 from engine.link import layout
 from engine.link.pieces import AnswerPiece
 from engine.server.native import NATIVE
-from tests.contract.test_link_server import Engine as LinkEngine
+from tests.contract.link_engine import Engine as LinkEngine
 
 
 def now_ms() -> int:

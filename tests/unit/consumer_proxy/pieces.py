@@ -1,5 +1,6 @@
 """Makes what an engine would send: records, tokens, pieces and whole PULL answers."""
 
+import json
 import struct
 
 from engine.link.pieces import PIECE
@@ -76,3 +77,8 @@ def pull_frame(acks=(), seqid=9, group=b"billing", rest=b""):
         b"\0\0",
     ]
     return b"".join(parts)
+
+
+def reports(*found, pieces=()):
+    text = json.dumps({"reports": found}).encode()
+    return struct.pack("<I", len(text)) + text + struct.pack("<I", len(pieces)) + b"".join(pieces)

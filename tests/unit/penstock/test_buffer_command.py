@@ -12,7 +12,7 @@ from penstock.commands.buffer import command
 from producer_proxy.buffer.disk.store import DiskStore
 from producer_proxy.buffer.entry import BufferEntry
 from producer_proxy.buffer.room import RoomLimits
-from tests.unit.producer_proxy.send.test_send import credential
+from tests.unit.producer_proxy.send.desk import credential
 
 NOW_MS = 1_700_000_000_000
 

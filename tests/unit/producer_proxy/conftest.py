@@ -1,7 +1,7 @@
 import pytest
 
 import producer_proxy.proxy as proxy_module
-from tests.unit.producer_proxy.send.test_send import Desk
+from tests.unit.producer_proxy.send.desk import Desk
 
 
 @pytest.fixture(params=["hot", "slow"])

@@ -20,7 +20,7 @@ from engine.client.brokers import RESEND_S, Brokers
 from engine.client.durability import LANES
 from producer_proxy.proxy import ProducerProxy
 from tests.services.fake_broker import KEY, FakeBroker, wait_until
-from tests.unit.producer_proxy.send.test_send import SECRET, Client, codes, credential, request
+from tests.unit.producer_proxy.send.desk import SECRET, Client, codes, credential, request
 
 NAMES = ("east", "north", "west")
 QUEUES = 12

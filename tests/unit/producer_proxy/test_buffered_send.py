@@ -21,7 +21,7 @@ from producer_proxy.buffer.redrive import DeadFile
 from producer_proxy.buffer.room import RoomLimits
 from producer_proxy.proxy import ProducerProxy
 from tests.services.fake_broker import KEY, FakeBroker, wait_until
-from tests.unit.producer_proxy.send.test_send import SECRET, Client, Rpc, credential, request
+from tests.unit.producer_proxy.send.desk import SECRET, Client, Rpc, credential, request
 
 TOPICS = {"safe": "disk", "both": "redis+disk", "plain": "off"}
 

@@ -12,7 +12,7 @@ from common.keyhash import queue_of
 from engine.client.brokers import Broker
 from producer_proxy.targets import engine_topics
 from tests.services.fake_broker import wait_until
-from tests.unit.producer_proxy.send.test_send import codes
+from tests.unit.producer_proxy.send.desk import codes
 from tests.unit.producer_proxy.test_broker_groups import QUEUES, Cluster
 
 AT_ONCE_S = 0.15

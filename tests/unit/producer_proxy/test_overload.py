@@ -14,7 +14,7 @@ from engine.client.durability import LANES
 from producer_proxy.targets import engine_topics
 from tests.services.fake_broker import wait_until
 from tests.unit.producer_proxy.admission.test_rate_limits import change
-from tests.unit.producer_proxy.send.test_send import codes, credential, request
+from tests.unit.producer_proxy.send.desk import codes, credential, request
 
 CAPACITY = 150  # messages a second
 OFFERED = {"high": 50, "normal": 150, "low": 250}

@@ -20,7 +20,7 @@ from engine.link import layout
 from producer_proxy.proxy import ProducerProxy
 from tests.services.fake_broker import KEY, wait_until
 from tests.services.fake_member import FakeMember
-from tests.unit.producer_proxy.send.test_send import SECRET, Client, codes, credential, request
+from tests.unit.producer_proxy.send.desk import SECRET, Client, codes, credential, request
 
 DURABILITY = {"orders": "memory", "pay": "fsync"}
 

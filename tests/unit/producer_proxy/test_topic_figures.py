@@ -7,7 +7,7 @@ from common.ops.connection_pages import OpsRequest
 from producer_proxy.topic_figures import TopicFigures, topic_figures_page
 from tests.services.fake_broker import wait_until
 from tests.unit.producer_proxy.admission.test_rate_limits import change, emptied, orders
-from tests.unit.producer_proxy.send.test_send import codes, credential, request
+from tests.unit.producer_proxy.send.desk import codes, credential, request
 
 
 @pytest.fixture

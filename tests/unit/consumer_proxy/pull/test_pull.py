@@ -1,26 +1,16 @@
 """A pull from frame to reply: every outcome that a client can meet, without sockets."""
 
-import json
 import struct
 
 import pytest
 from thriftpy2.thrift import TApplicationException
 
-from common.contract import Ack, Code, Position, PullRequest, Verdict, decode_reply, encode_call
+from common.contract import Ack, Code, Position, PullRequest, decode_reply, encode_call
 from consumer_proxy.admission import admission
-from engine.link.acknowledgement import RELEASE, AckRange
 from engine.link.codes import AT_BOUND, NO_ROOM
 from engine.link.pull import AT_TIME
-from tests.unit.consumer_proxy.pieces import answer, message, piece, receipt, record, token
-from tests.unit.consumer_proxy.world import ID, SECRET, World
-
-
-@pytest.fixture
-def world():
-    made = World()
-    yield made
-    made.view.close()
-
+from tests.unit.consumer_proxy.pieces import answer, message, piece, receipt, record, reports
+from tests.unit.consumer_proxy.world import ID, SECRET
 
 ONE = answer([piece([record(message(), ID)])])
 
@@ -226,74 +216,6 @@ def test_a_revoked_key_is_refused_at_once(world):
     assert world.refused(credential=credential)[0] == Code.UNAUTHENTICATED
 
 
-def test_acks_ride_along_and_come_back_one_by_one(world):
-    acks = [Ack(receipt(0)), Ack(receipt(1)), Ack(b"junk"), Ack(receipt(5), Verdict.RETRY, 250, "busy")]
-    world.call(acks=acks, max_messages=0)
-    assert world.asked().acks == [
-        AckRange(token(), 0, 2, Verdict.DONE, -1),
-        AckRange(token(), 5, 1, Verdict.RETRY, 250, b"busy"),
-    ]
-    world.source.answer(answer([], codes=(0, Code.STALE_RECEIPT)))
-    results = world.response().ack_results
-    assert [r.code for r in results] == [0, 0, Code.STALE_RECEIPT, Code.STALE_RECEIPT]
-
-
-@pytest.mark.parametrize(
-    "fields, code",
-    [
-        ({"topics": ["gone"]}, Code.UNKNOWN_TOPIC),
-        ({"topics": ["orders", "secret"]}, Code.FORBIDDEN),
-        ({"group": "hollow", "topics": None}, Code.UNKNOWN_GROUP),
-        ({"max_messages": 10_001}, Code.INVALID),
-        ({"invisible_ms": 999}, Code.INVALID),
-        ({"topics": [], "positions": [Position("secret", 0)]}, Code.FORBIDDEN),
-    ],
-)
-def test_acknowledgements_count_whatever_else_is_wrong_with_the_pull(world, fields, code):
-    world.call(acks=[Ack(receipt(0)), Ack(b""), Ack(receipt(5), Verdict.RETRY)], **fields)
-    asked = world.asked()
-    assert (asked.max_messages, asked.topics) == (0, ())
-    assert asked.acks == [AckRange(token(), 0, 1, Verdict.DONE, -1), AckRange(token(), 5, 1, Verdict.RETRY, -1)]
-    world.source.answer(answer([], codes=(0, 0)))
-    response = world.response()
-    assert (response.code, response.deliveries) == (code, [])
-    assert response.error
-    assert [r.code for r in response.ack_results] == [0, Code.STALE_RECEIPT, 0]
-    assert [r.error is None for r in response.ack_results] == [True, False, True]
-
-
-@pytest.mark.parametrize(
-    "fields, code",
-    [
-        ({"group": "theirs"}, Code.FORBIDDEN),
-        ({"max_messages": -1}, Code.INVALID),
-        ({"topics": ["a/b"]}, Code.INVALID),
-    ],
-)
-def test_acknowledgements_that_were_not_looked_at_say_so(world, fields, code):
-    world.call(acks=[Ack(receipt(0)), Ack(b"")], **fields)
-    response = world.response()
-    assert world.source.asked == []
-    assert response.code == code
-    assert {(r.code, "not looked at" in r.error) for r in response.ack_results} == {(code, True)}
-
-
-@pytest.mark.parametrize("topics", [["orders"], ["orders", "gone"], ["secret", "orders"]])
-def test_a_call_that_only_acknowledges_depends_on_no_topic(world, topics):
-    world.call(acks=[Ack(receipt(0))], topics=topics, max_messages=0)
-    assert world.asked().topics == (("orders", 4),)
-    world.source.answer(answer([], codes=(0,)))
-    response = world.response()
-    assert (response.code, [r.code for r in response.ack_results], response.topics) == (Code.OK, [Code.OK], None)
-
-
-def test_acknowledgements_of_a_forged_credential_are_not_looked_at(world):
-    world.call(acks=[Ack(receipt(0))], credential=world.credential(secret="x" * 43))
-    (result,) = world.response().ack_results
-    assert (result.code, "not looked at" in result.error) == (Code.UNAUTHENTICATED, True)
-    assert world.source.asked == []
-
-
 def test_a_missing_topic_is_reported_beside_what_the_others_give(world):
     for _ in range(2):  # the second verdict is remembered
         world.call(topics=["gone", "orders"])
@@ -387,100 +309,6 @@ def test_an_empty_answer_that_has_a_reason_says_it_and_its_acknowledgements_coun
     assert [result.code for result in response.ack_results] == [Code.OK]
 
 
-def test_an_answer_behind_its_timeout_is_released_since_no_client_saw_it(world):
-    world.call()
-    world.clock.advance(4000)
-    world.pulls.sweep()
-    assert world.response().code == Code.TIMEOUT
-    world.source.answer(ONE)
-    assert world.connection.replies == []
-    assert world.source.told[0].acks == [AckRange(token(), 0, 1, RELEASE)]
-
-
-def test_the_engine_is_told_when_a_waiting_client_leaves(world):
-    world.call(wait_ms=30_000)
-    world.connection.leave()
-    assert len(world.source.cancelled) == 1
-    assert world.stats.abandoned == 1
-
-
-def test_what_arrives_for_a_client_that_has_left_is_given_back(world):
-    world.call(topics=["orders"])
-    world.connection.leave()
-    pieces = [
-        piece([record(message(), ID)] * 3, delta=2, offset=1002),
-        piece([record(message(), ID)], of=token(lease=8)),
-    ]
-    world.source.answer(answer(pieces))
-    told = world.source.told[0]
-    assert (told.group, told.topics, told.max_messages) == ("billing", (("orders", 4),), 0)
-    assert told.acks == [AckRange(token(), 2, 3, RELEASE), AckRange(token(lease=8), 0, 1, RELEASE)]
-    assert world.stats.given_back == 4
-
-
-def test_a_reply_that_had_not_left_when_its_connection_ended_is_released(world):
-    world.call()
-    world.source.answer(
-        answer([piece([record(message(), ID)] * 3), piece([record(message(), ID)] * 2, delta=3, offset=1003)])
-    )
-    world.connection.leave(unsent=True)
-    assert world.source.told[0].acks == [AckRange(token(), 0, 5, RELEASE)]
-    assert (world.stats.given_back, world.stats.abandoned) == (5, 0)
-
-
-def test_every_reply_of_calls_in_a_row_that_had_not_left_is_released(world):
-    world.connection.reads = False
-    for lease in (7, 8, 9):
-        world.call()
-        world.source.answer(answer([piece([record(message(), ID)] * 2, token(lease=lease))]))
-        if lease == 7:
-            world.connection.left = world.connection.queued
-    world.connection.leave(unsent=True)
-    released = [each for told in world.source.told for each in told.acks]
-    assert released == [AckRange(token(lease=lease), 0, 2, RELEASE) for lease in (9, 8)]
-
-
-def test_a_client_that_left_after_its_reply_is_nobodys_business(world):
-    world.call()
-    world.source.answer(ONE)
-    world.connection.leave()
-    assert (world.source.cancelled, world.source.told, world.stats.abandoned) == ([], [], 0)
-
-
-def test_the_closing_is_passed_on_to_who_listened_before(world):
-    heard = []
-    world.connection.on_close = heard.append
-    world.call()
-    world.source.answer(ONE)
-    world.call()
-    world.connection.leave()
-    assert heard == [world.connection]
-
-
-def test_a_stop_calls_back_what_waits_so_that_its_acks_get_their_codes(world):
-    world.call(acks=[Ack(receipt(0))], wait_ms=30_000)
-    world.pulls.stop()
-    assert len(world.source.cancelled) == 1
-    world.source.answer(answer([], codes=(0,)))
-    response = world.response()
-    assert (response.code, [r.code for r in response.ack_results]) == (Code.OK, [Code.OK])
-
-
-def test_what_the_engine_does_not_answer_during_a_stop_is_told_so(world):
-    world.call(acks=[Ack(receipt(0))], wait_ms=30_000)
-    world.pulls.stop()
-    world.pulls.abandon()
-    response = world.response()
-    assert (response.code, [r.code for r in response.ack_results]) == (Code.SHUTTING_DOWN, [Code.SHUTTING_DOWN])
-    world.source.answer(ONE)
-    assert len(world.source.told) == 1
-
-
-def test_a_pull_during_a_stop_is_sent_elsewhere(world):
-    world.pulls.stop()
-    assert world.refused()[0] == Code.SHUTTING_DOWN
-
-
 def test_bytes_that_are_no_pull_get_an_application_exception(world):
     frame = encode_call("pull", 5, PullRequest(world.credential(), "billing"))
     world.pulls.on_call(world.connection, frame[:-1])
@@ -503,102 +331,6 @@ def test_a_failure_of_our_own_is_answered_too(world, monkeypatch):
     monkeypatch.setattr(world.source, "pull", lambda request, answer: 1 / 0)
     world.call()
     assert world.response().code == Code.UNAVAILABLE
-
-
-def reports(*found, pieces=()):
-    text = json.dumps({"reports": found}).encode()
-    return struct.pack("<I", len(text)) + text + struct.pack("<I", len(pieces)) + b"".join(pieces)
-
-
-def test_a_read_by_position_leases_nothing_and_reports(world):
-    world.call(
-        positions=[Position("orders", 1, offset=5, end_offset=9), Position("orders", 2, at_time_ms=-1)], max_messages=10
-    )
-    assert world.asked() == {
-        "positions": [
-            {"topic": "orders", "queue": 1, "offset": 5, "end_offset": 9},
-            {"topic": "orders", "queue": 2, "at_time_ms": -1},
-        ],
-        "max_messages": 10,
-        "max_bytes": 1 << 20,
-        "wait_ms": 0,
-    }
-    found = [
-        {"code": 0, "next_offset": 6, "min_offset": 0, "end_offset": 8},
-        {"code": Code.OFFSET_OUT_OF_RANGE, "min_offset": 3, "end_offset": 8, "error": "too old"},
-    ]
-    world.source.answer(reports(*found, pieces=[piece([record(message(), ID)], of=bytes(48), offset=5, queue=1)]))
-    response = world.response()
-    assert [(d.queue, d.offset, d.receipt) for d in response.deliveries] == [(1, 5, b"")]
-    assert [(r.code, r.topic, r.queue) for r in response.positions] == [(0, "orders", 1), (107, "orders", 2)]
-    assert (response.positions[0].next_offset, response.positions[1].min_offset) == (6, 3)
-    assert response.positions[1].error == "too old"
-
-
-@pytest.mark.parametrize(
-    "position, code",
-    [
-        (Position("orders", 4), Code.INVALID),
-        (Position("orders", -1), Code.INVALID),
-        (Position("orders", 0, offset=-1), Code.INVALID),
-        (Position("orders", 0, offset=1, end_offset=-1), Code.INVALID),
-        (Position("orders", 0, at_time_ms=-3), Code.INVALID),
-        (Position("orders", 0, offset=3, at_time_ms=1_795_342_983_000), Code.INVALID),
-        (Position("gone", 0), Code.UNKNOWN_TOPIC),
-        (Position("a/b", 0), Code.INVALID),
-    ],
-)
-def test_a_wrong_position_is_reported_without_disturbing_the_others(world, position, code):
-    world.call(positions=[position, Position("orders", 0)])
-    if world.source.asked:
-        assert len(world.asked()["positions"]) == 1
-        world.source.answer(reports({"code": 0, "next_offset": 0, "min_offset": 0, "end_offset": 0}))
-    response = world.response()
-    if response.code == Code.OK:
-        assert [r.code for r in response.positions] == [code, 0]
-    else:
-        assert response.code == code
-
-
-def test_positions_of_a_topic_that_is_not_allowed_are_forbidden(world):
-    assert world.refused(positions=[Position("orders", 0), Position("secret", 0)])[0] == Code.FORBIDDEN
-
-
-def test_acks_of_a_read_by_position_are_taken_first(world):
-    world.call(positions=[Position("orders", 0)], acks=[Ack(receipt(0)), Ack(b"")])
-    assert world.asked().max_messages == 0
-    world.source.answer(answer([], codes=(0,)))
-    world.source.answer(reports({"code": 0, "next_offset": 1, "min_offset": 0, "end_offset": 1}))
-    response = world.response()
-    assert [r.code for r in response.ack_results] == [0, Code.STALE_RECEIPT]
-    assert response.positions[0].end_offset == 1
-
-
-def test_a_topic_that_the_engine_has_not_met_reads_as_empty(world):
-    world.call(positions=[Position("orders", 0, offset=0), Position("orders", 1, offset=3)])
-    world.source.answer(reports({"code": Code.UNKNOWN_TOPIC}, {"code": Code.UNKNOWN_TOPIC}))
-    found = world.response().positions
-    assert [(r.code, r.end_offset) for r in found] == [(0, 0), (Code.OFFSET_OUT_OF_RANGE, 0)]
-
-
-@pytest.mark.parametrize("payload", [b"", b"\xff\xff\xff\xff{}", reports()])
-def test_damaged_reports_are_unavailable(world, payload):
-    world.call(positions=[Position("orders", 0)])
-    world.source.answer(payload)
-    assert world.response().code == Code.UNAVAILABLE
-
-
-def test_a_read_that_does_not_fit_is_asked_again_for_less(world):
-    large = [piece([record(message(body=bytes(4 << 20)), ID)] * 4, of=bytes(48))]
-    world.call(positions=[Position("orders", 0, offset=0), Position("gone", 0)], max_bytes=12 << 20)
-    world.source.answer(reports({"code": 0, "next_offset": 4}, pieces=large))
-    assert world.connection.replies == []
-    assert world.asked()["max_bytes"] == 6 << 20
-    small = [piece([record(message(), ID)], of=bytes(48))]
-    world.source.answer(reports({"code": 0, "next_offset": 1}, pieces=small))
-    response = world.response()
-    assert len(response.deliveries) == 1
-    assert [(r.code, r.next_offset) for r in response.positions] == [(0, 1), (Code.UNKNOWN_TOPIC, None)]
 
 
 def test_a_message_that_no_reply_can_hold_is_told_and_given_back(world):

@@ -11,7 +11,7 @@ from producer_proxy.admission import lag as depths_module
 from producer_proxy.admission.lag import TopicLags
 from tests.services.fake_broker import wait_until
 from tests.unit.producer_proxy.admission.test_rate_limits import change
-from tests.unit.producer_proxy.send.test_send import codes, credential, request
+from tests.unit.producer_proxy.send.desk import codes, credential, request
 
 BEHIND = {"group": "billing", "bound": "messages"}
 

@@ -8,7 +8,7 @@ import pytest
 from common.clock import SystemClock
 from common.contract import Code, Message
 from tests.services.fake_broker import wait_until
-from tests.unit.producer_proxy.send.test_send import codes, credential, request
+from tests.unit.producer_proxy.send.desk import codes, credential, request
 
 
 def change(desk, kind, name, **fields):

@@ -4,7 +4,7 @@ import pytest
 
 from common.contract import Code, Message
 from tests.unit.producer_proxy.admission.test_rate_limits import change
-from tests.unit.producer_proxy.send.test_send import codes, credential, request
+from tests.unit.producer_proxy.send.desk import codes, credential, request
 
 
 def test_a_topic_that_requires_properties_refuses_messages_without_them_and_names_them(desk):

@@ -20,7 +20,7 @@ from producer_proxy.journal.journaling import Journaling
 from producer_proxy.journal.native import HAS_TAP, all_stored, encode_produce_of
 from producer_proxy.journal.segment import JournalSegment, pack_stored
 from tests.services.fake_broker import wait_until
-from tests.unit.producer_proxy.send.test_send import codes
+from tests.unit.producer_proxy.send.desk import codes
 from tests.unit.producer_proxy.targets.test_kafka_target import PARTITIONS, KafkaDesk
 
 pytestmark = pytest.mark.skipif(not HAS_TAP, reason="the tap is native code, which is not built in this run")

@@ -12,7 +12,7 @@ from common.keyhash import queue_of
 from common.reply_token import ReplyToken, ReplyTokens, bind_token, reply_key
 from engine.link import layout
 from tests.services.fake_broker import KEY, wait_until
-from tests.unit.producer_proxy.send.test_send import Desk, Rpc, codes, credential, request
+from tests.unit.producer_proxy.send.desk import Desk, Rpc, codes, credential, request
 from tests.unit.producer_proxy.test_overload import change
 
 TOKEN_SIZE = 40

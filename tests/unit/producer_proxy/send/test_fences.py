@@ -10,7 +10,7 @@ from common.contract import Code, Message
 from producer_proxy.admission.fences import Fences
 from producer_proxy.send.results import FENCED_RETRY_AFTER_MS
 from tests.services.fake_broker import wait_until
-from tests.unit.producer_proxy.send.test_send import codes
+from tests.unit.producer_proxy.send.desk import codes
 from tests.unit.producer_proxy.targets.test_kafka_target import AT_HOME, KafkaDesk
 
 FENCE = Fence("shop", "shop.1", 5_000)

@@ -7,7 +7,7 @@ from common.tracing.records import SpanQueue
 from common.tracing.trace_context import SpanParent
 from producer_proxy.send import tracing
 from tests.unit.common.tracing.test_trace_context import PARENT, SPAN, TRACE
-from tests.unit.producer_proxy.send.test_send import codes, credential, request
+from tests.unit.producer_proxy.send.desk import codes, credential, request
 
 
 def sampled(body=b"", digit="1", topic="orders"):

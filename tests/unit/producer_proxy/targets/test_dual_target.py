@@ -10,7 +10,7 @@ from common.keyhash import queue_of
 from producer_proxy.journal.journal import RepairJournal
 from producer_proxy.journal.journaling import Journaling
 from tests.services.fake_broker import wait_until
-from tests.unit.producer_proxy.send.test_send import codes
+from tests.unit.producer_proxy.send.desk import codes
 from tests.unit.producer_proxy.targets.test_kafka_target import PARTITIONS, KafkaDesk
 
 SIDES = {

@@ -26,7 +26,7 @@ from producer_proxy.targets.kafka_homes import KafkaHomes
 from tests.services.bridge import ThreadedBridge
 from tests.services.fake_broker import KEY, FakeBroker, wait_until
 from tests.services.memory_kafka import MemoryKafka
-from tests.unit.producer_proxy.send.test_send import SECRET, Client, Rpc, codes, credential, request
+from tests.unit.producer_proxy.send.desk import SECRET, Client, Rpc, codes, credential, request
 
 PARTITIONS = 3
 AT_HOME = {"home": "kafka:main", "id_window_ms": 0}

@@ -17,7 +17,7 @@ from producer_proxy.buffer.room import RoomLimits
 from producer_proxy.proxy import ProducerProxy
 from producer_proxy.targets.memory import MemoryTarget
 from tests.services.fake_broker import KEY, FakeBroker, wait_until
-from tests.unit.producer_proxy.send.test_send import SECRET, Client, Rpc, codes, credential, request
+from tests.unit.producer_proxy.send.desk import SECRET, Client, Rpc, codes, credential, request
 
 QUEUES = 4
 
