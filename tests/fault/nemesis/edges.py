@@ -32,7 +32,7 @@ class IllegalEdge(Exception):
 def wanted(brokers: int) -> set[str]:
     """The edges that a run has to take."""
     found = {FOUNDED, FOLLOWED, BEGAN, JOINED, FAILED, ALONE, PROMOTED, RESTARTED}
-    return found | {MEMBERS} if brokers > 2 else found
+    return found | ({MEMBERS} if brokers > 2 else {UNFOLLOWED})
 
 
 def edge(old: GroupRecord | None, new: GroupRecord) -> str:

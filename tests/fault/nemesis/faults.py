@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from common.cluster.group_record import GroupState
 from tests.fault.cuts import CASES, LEAVES, NOTHING, SWITCH, CutCase, Roles
 from tests.fault.nemesis.site import CONTROLLERS, Site
 from tests.services.failing_disk import ALLOCATE
@@ -149,7 +150,7 @@ def pause_slave(site: Site) -> str:
 
 
 def interrupt_join(site: Site) -> str:
-    """A slave is stopped while it joins, so it does not close the gap."""
+    """A slave is stopped while it joins, so it does not close the gap, and then until an only slave counts as gone."""
     slave = site.roles.slave
     site.group.kill(slave)
     _left(site, slave)
@@ -160,6 +161,8 @@ def interrupt_join(site: Site) -> str:
         try:
             record = site.until_record(lambda record: slave not in record.joining, "the end of the join")
             if slave not in record.in_sync:
+                if len(site.brokers) == 2:
+                    site.until_record(lambda record: record.state is GroupState.SINGLE_MASTER, "a master without a slave")
                 return f"{record.state.value}: {record.reason}"
             _left(site, slave)  # it had joined before it stopped
         finally:
