@@ -162,7 +162,9 @@ def interrupt_join(site: Site) -> str:
             record = site.until_record(lambda record: slave not in record.joining, "the end of the join")
             if slave not in record.in_sync:
                 if len(site.brokers) == 2:
-                    site.until_record(lambda record: record.state is GroupState.SINGLE_MASTER, "a master without a slave")
+                    site.until_record(
+                        lambda record: record.state is GroupState.SINGLE_MASTER, "a master without a slave"
+                    )
                 return f"{record.state.value}: {record.reason}"
             _left(site, slave)  # it had joined before it stopped
         finally:
