@@ -23,6 +23,7 @@ from bench.settings import LoadSettings
 THREADS, ROUNDS = 64, 3
 WORKLOAD = PeerWorkload("single", "64 threads, each waits for its answer", topics=1, queues=PARTITIONS, prefix="alone-")
 TOPIC = f"{WORKLOAD.prefix}0"
+HOME_TOPIC = {"home": f"kafka:{CLUSTER}", "id_window_ms": 0}
 HOME, SHARED, EACH = "a Kafka home", "the broker, one producer", "the broker, a producer per thread"
 THROUGH_PROXY = ("producer_proxy", "kafka_bridge", "broker", "engine")
 
@@ -30,7 +31,7 @@ THROUGH_PROXY = ("producer_proxy", "kafka_bridge", "broker", "engine")
 def run_java(scale: float, seconds: float, say: Callable[[str], None]) -> list[Figure]:
     terms = Terms(seconds, min(2.0, seconds))
     with kafka_desk() as desk, tempfile.TemporaryDirectory(prefix="penstock-bench-java-") as folder:
-        desk.create({TOPIC: {"home": f"kafka:{CLUSTER}"}})
+        desk.create({TOPIC: HOME_TOPIC})
         settings = LoadSettings(connections=4, topics=1, topic_pattern=TOPIC, durability="default", seconds=seconds)
         with desk.instance.prepared(settings) as target:
             settle(settings, target)
