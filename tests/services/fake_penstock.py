@@ -19,6 +19,7 @@ import struct
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,16 +92,17 @@ class FakeProxy:
         the other service, which a client rightly calls an error of its configuration.
         """
         self.closed = True
-        for stale in (self.listener, *list(self.open)):
-            try:
+        sockets = (self.listener, *list(self.open))
+        for stale in sockets:
+            with suppress(OSError):
                 stale.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
-            stale.close()
         if not self.penstock.closed:
+            # Bound before the listener is closed, so that the port is never free in between.
             self.reserved = socket.socket()
             self.reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a FakeProxy of this port may listen
             self.reserved.bind((self.host, self.port))
+        for stale in sockets:
+            stale.close()
 
     def send(self, request: Any) -> Any:
         fault = self._next_fault(request)
