@@ -19,7 +19,7 @@ from penstock.commands.confirming import confirm, yes_option
 from penstock.commands.exits import CommandError, CommandGroup
 from penstock.commands.instance import Instance, administration, instance_options, warn_unreadable
 from penstock.commands.key_ages import last_used
-from penstock.commands.output import output_option, show_one, show_rows
+from penstock.commands.output import is_for_scripts, output_option, show_one, show_rows
 from penstock.commands.paging import page_options
 from penstock.commands.setting_options import settings_options
 
@@ -59,7 +59,7 @@ def grant_options(command: Callable) -> Callable:
 
 def show_secret(key: NewKey, output: str) -> None:
     show_one({"app": key.app, "key_id": key.key_id, "secret": key.secret}, output)
-    if output == "table":
+    if not is_for_scripts(output):
         click.echo("The secret is not shown again: keep it in a file that only the application can read.", err=True)
 
 
@@ -193,7 +193,7 @@ def show(instance: Instance, name: str, output: str) -> None:
     ]
     shown = (
         keys
-        if output == "json"
+        if is_for_scripts(output)
         else [f"{key['key_id']} (created {key['created']}, last used {key['last_used'] or 'unknown'})" for key in keys]
     )
     show_one({**row(found), **quotas(instance, found), "keys": shown, "version": version}, output)

@@ -9,7 +9,7 @@ from common.dead_letters import is_dead_letter_topic
 from penstock.commands import completing
 from penstock.commands.exits import FAILED, Command
 from penstock.commands.instance import Instance, administration, instance_options
-from penstock.commands.output import output_option, show_one, show_rows
+from penstock.commands.output import is_for_scripts, output_option, show_one, show_rows
 
 
 @click.command("check", cls=Command)
@@ -41,7 +41,7 @@ def check(instance: Instance, name: str, action: str, topic: str, group: str | N
     ]  # fmt: skip
     remedies = [each.remedy for each in found if each.remedy]
     command = f"penstock app grant {name} {' '.join(remedies)}" if remedies else ""
-    if output == "json":
+    if is_for_scripts(output):
         checks = [{"check": each.what, "allowed": each.is_allowed, "grant": each.grant} for each in found]
         show_one({"allowed": is_allowed, "checks": checks, "remedy": command, "remarks": remarks}, output)
     else:

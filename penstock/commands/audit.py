@@ -1,6 +1,7 @@
 """`penstock audit`: administrative changes with author, old and new value."""
 
 from datetime import UTC, datetime
+from textwrap import wrap
 from typing import Any
 
 import click
@@ -9,10 +10,12 @@ from common.admin import audit as journal
 from common.config.store import KINDS
 from penstock.commands.exits import USAGE, Command, CommandError
 from penstock.commands.instance import Instance, instance_options, open_config
-from penstock.commands.output import output_option, show_rows
+from penstock.commands.output import cell, is_for_scripts, output_option, show_rows, table
 from penstock.commands.suggestions import did_you_mean
 
 COLUMNS = ("at", "who", "action", "kind", "names", "changed")
+WIDTH = 80
+NO_BREAK = "\N{NO-BREAK SPACE}"
 NAMES_SHOWN = 3
 OTHER_KINDS = ("progress", "dead_letters", "broker", "member")
 """Kinds of records that are no kinds of entries."""
@@ -46,7 +49,22 @@ def command(instance: Instance, kind: str | None, name: str | None, who: str | N
     if kind is not None and not records and kind not in (*KINDS, *OTHER_KINDS):
         hint = did_you_mean(kind, [*KINDS, *OTHER_KINDS]) or f"use one of {', '.join([*KINDS, *OTHER_KINDS])}"
         raise CommandError(f"--kind {kind}: no such kind: {hint}", USAGE)
-    show_rows([row(record, whole=output == "json") for record in records], COLUMNS, output)
+    rows = [row(record, whole=is_for_scripts(output)) for record in records]
+    if output == "table":
+        show(rows)
+    else:
+        show_rows(rows, COLUMNS, output, COLUMNS)
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    """A line per record, and below it what has changed: as a column it would not fit."""
+    lines = table(rows, COLUMNS[:-1])
+    click.echo(lines[0])
+    for line, each in zip(lines[1:], rows, strict=True):
+        click.echo(line)
+        fields = each["changed"].replace(" ", NO_BREAK).replace(f",{NO_BREAK}", ", ")  # lines end behind a comma
+        for part in wrap(fields, WIDTH - 4, break_long_words=False, break_on_hyphens=False):
+            click.echo(f"    {part.replace(NO_BREAK, ' ')}")
 
 
 def row(record: dict[str, Any], *, whole: bool) -> dict[str, Any]:
@@ -63,5 +81,5 @@ def changed(old: dict[str, Any] | None, new: dict[str, Any] | None) -> str:
     before, after = old or {}, new or {}
     fields = [field for field in {**before, **after} if before.get(field) != after.get(field)]
     if old is None or new is None:
-        return ", ".join(f"{field} {(before or after)[field]}" for field in fields)
-    return ", ".join(f"{field} {before.get(field)} → {after.get(field)}" for field in fields)
+        return ", ".join(f"{field} {cell((before or after)[field])}" for field in fields)
+    return ", ".join(f"{field} {cell(before.get(field))} → {cell(after.get(field))}" for field in fields)

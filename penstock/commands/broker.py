@@ -15,7 +15,7 @@ from controller.reached_group import look_at, reached
 from penstock.commands import replicas
 from penstock.commands.exits import USAGE, CommandError, CommandGroup
 from penstock.commands.instance import Instance, instance_options, note
-from penstock.commands.output import output_option, show_one, show_rows
+from penstock.commands.output import is_for_scripts, output_option, show_one, show_rows
 
 LIST_COLUMNS = ("broker_group", "broker", "role", "state", "epoch", "address")
 BROKER_COLUMNS = (
@@ -96,7 +96,7 @@ def show(instance: Instance, group: str, cluster_key: Path | None, output: str) 
             shown["at"] = _utc(found.record.at_ms)
         shown["controller"] = _controller(coordination)
         rows = replicas.broker_rows(found)
-    if output == "json":
+    if is_for_scripts(output):
         show_one({**shown, "brokers": rows}, output)
         return
     show_one(shown, output)

@@ -15,7 +15,8 @@ from penstock.commands.exits import CONFLICT, NOT_FOUND, CommandError, CommandGr
 from penstock.commands.instance import Instance, administration, instance_options
 from penstock.commands.output import output_option, show_one, show_rows
 
-COLUMNS = ("name", "address", "engine", "log_id", "position", "recorded_at")
+COLUMNS = ("name", "address", "engine", "position", "recorded_at")
+WIDE_COLUMNS = (*COLUMNS, "log_id")
 TIMEOUT_S = 3.0
 
 force_option = click.option("--force", is_flag=True, help="Do it though messages are left behind, or may be.")
@@ -42,7 +43,7 @@ def list_command(instance: Instance, output: str) -> None:
     """List the groups with their engines: whether they answer, and the log that was recorded for each."""
     with administration(instance) as admin:
         rows = [row(instance, admin, name, address) for name, address in instance.engines().items()]
-    show_rows(rows, COLUMNS, output)
+    show_rows(rows, COLUMNS, output, WIDE_COLUMNS)
 
 
 def row(instance: Instance, admin: Administrator, name: str, address: tuple[str, int]) -> dict[str, Any]:

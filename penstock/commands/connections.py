@@ -35,7 +35,7 @@ def command() -> None:
     help="List only connections that read this topic, and those whose application may send to it.")  # fmt: skip
 @click.option("--limit", type=click.IntRange(1, 1_000), default=1_000, metavar="N",
     help="List at most N connections, the longest open ones (default 1000).")  # fmt: skip
-@output_option(wide=True)
+@output_option
 @instance_options()
 def list_command(instance: Instance, application: str, group: str, topic: str, limit: int, output: str) -> None:
     """List open connections of all proxies, the longest open ones first.
@@ -45,8 +45,7 @@ def list_command(instance: Instance, application: str, group: str, topic: str, l
     """
     with open_config(instance) as store:
         told = list_connections(store, {"application": application, "group": group, "topic": topic}, limit)
-    columns = WIDE_COLUMNS if output == "wide" else COLUMNS
-    show_rows([_row(each) for each in told.rows], columns, output)
+    show_rows([_row(each) for each in told.rows], COLUMNS, output, WIDE_COLUMNS)
     if told.total > len(told.rows):
         click.echo(f"{len(told.rows):,} of {told.total:,} connections shown: narrow the list by an option", err=True)
     if told.faults:

@@ -11,7 +11,7 @@ from common.secret_file import secret_fault
 from penstock.commands import completing, contexts
 from penstock.commands.contexts import ConnectionContext, ContextFile
 from penstock.commands.exits import CONFLICT, USAGE, CommandError, CommandGroup
-from penstock.commands.output import output_option, show_one, show_rows
+from penstock.commands.output import is_for_scripts, output_option, show_one, show_rows
 
 COLUMNS = ("selected", "name", "config", "app", "data")
 FIELD_HELP = {
@@ -105,7 +105,7 @@ def list_command(output: str) -> None:
     """List the contexts by name; * marks the selected one."""
     file = contexts.load()
     rows = [row(file, each) for _, each in sorted(file.contexts.items())]
-    if output == "table":
+    if not is_for_scripts(output):
         rows = [{**each, "selected": "*" if each["selected"] else ""} for each in rows]
     show_rows(rows, COLUMNS, output)
 

@@ -14,22 +14,41 @@ from common.dead_letters import CAUSES
 from engine.client import dead_letters as verbs
 from engine.client.dead_letters import DeadLetterChoice
 from penstock.commands.exits import CommandError, CommandGroup
+from penstock.commands.figures import utc
 from penstock.commands.instance import Instance, instance_options, note
-from penstock.commands.output import output_option, show_one, show_rows
+from penstock.commands.output import is_for_scripts, output_option, show_one, show_rows
+from penstock.commands.times import TimeType
 
-COLUMNS = ("offset", "died_ms", "cause", "reason", "attempts", "topic", "queue", "message_offset", "id", "key")
+COLUMNS = ("offset", "died", "cause", "attempts", "topic", "reason")
+FIELDS = (
+    "offset", "died_ms", "cause", "reason", "attempts", "topic", "queue", "message_offset", "id", "key", "first_ms", "last_ms",
+)  # fmt: skip
+
+
+class _DeathType(TimeType):
+    """A time; a bare number is Unix milliseconds, as the option took it before."""
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> int:
+        return super().convert(f"@{value}" if isinstance(value, str) and value.isdecimal() else value, param, context)
 
 
 def choice_options(command: Any) -> Any:
     for option in (
         click.option(
-            "--until-ms", type=int, metavar="MS", help="Choose those that were dead-lettered before this Unix time."
+            "--until",
+            "--until-ms",
+            "until_ms",
+            type=_DeathType(),
+            metavar="TIME",
+            help="Choose those that were dead-lettered before TIME: an age (10m), a date, or @ and Unix milliseconds.",
         ),
         click.option(
+            "--since",
             "--since-ms",
-            type=int,
-            metavar="MS",
-            help="Choose those that were dead-lettered at or after this Unix time.",
+            "since_ms",
+            type=_DeathType(),
+            metavar="TIME",
+            help="Choose those that were dead-lettered at TIME or later.",
         ),
         click.option("--topic", metavar="TOPIC", help="Choose messages of this topic."),
         click.option("--reason", metavar="TEXT", help="Choose those whose reason contains TEXT."),
@@ -37,6 +56,9 @@ def choice_options(command: Any) -> Any:
     ):
         command = option(command)
     return command
+
+
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only show how many are chosen.")
 
 
 @click.group("dead-letters", cls=CommandGroup)
@@ -48,7 +70,7 @@ def dead_letters() -> None:
     \b
     penstock group dead-letters list readers --cause rejected
     penstock group dead-letters redrive readers --topic orders --rate 500
-    penstock group dead-letters purge readers --until-ms 1800000000000
+    penstock group dead-letters purge readers --until 7d --dry-run
     """
 
 
@@ -77,12 +99,11 @@ def list_command(instance: Instance, name: str, limit: int, output: str, **choic
             rows += [{**row, "broker_group": link.name} for row in found[:limit]]
     if len(links) > 1:
         rows.sort(key=lambda row: row["died_ms"])
-    columns = (*COLUMNS, "first_ms", "last_ms", *(("broker_group",) if len(links) > 1 else ()))
-    show_rows(
-        [{column: row.get(column, "") for column in columns} for row in rows[:limit]],
-        columns if len(links) > 1 else COLUMNS,
-        output,
-    )
+    more = ("broker_group",) if len(links) > 1 else ()
+    shown = [{column: row.get(column, "") for column in (*FIELDS, *more)} for row in rows[:limit]]
+    if not is_for_scripts(output):
+        shown = [{**row, "died": utc(row["died_ms"])} for row in shown]
+    show_rows(shown, (*COLUMNS, *more), output)
 
 
 @dead_letters.command()
@@ -96,15 +117,21 @@ def list_command(instance: Instance, name: str, limit: int, output: str, **choic
     metavar="N",
     help="Send about N messages per second (default 2,000).",
 )
+@dry_run_option
 @output_option
 @instance_options("engine")
-def redrive(instance: Instance, name: str, to: str | None, rate: int, output: str, **choice: Any) -> None:
+def redrive(
+    instance: Instance, name: str, to: str | None, rate: int, dry_run: bool, output: str, **choice: Any
+) -> None:
     """Send dead letters again; each is removed when its copy is durable.
 
     The topic's other groups receive them too. Dead letters that are in flight, and those of deleted topics, stay.
     """
     count = 0
     with engines(instance) as links:
+        if dry_run:
+            show_one({"would_redrive": _count(links, name, choice)}, output)
+            return
         for link in links:
             unsettled = 0
             for answer in verbs.pages(link, "redrive", name, DeadLetterChoice(**choice), rate, to=to):
@@ -119,17 +146,29 @@ def redrive(instance: Instance, name: str, to: str | None, rate: int, output: st
 @click.argument("name")
 @choice_options
 @click.option("--yes", is_flag=True, help="Purge without asking.")
+@dry_run_option
 @output_option
 @instance_options("engine")
-def purge(instance: Instance, name: str, yes: bool, output: str, **choice: Any) -> None:
+def purge(instance: Instance, name: str, yes: bool, dry_run: bool, output: str, **choice: Any) -> None:
     """Delete dead letters. Those that are in flight stay."""
-    if not yes:
-        click.confirm(f"Delete dead letters of group {name}?", abort=True, err=True)
+    if not yes or dry_run:
+        with engines(instance) as links:
+            chosen_now = _count(links, name, choice)
+        if dry_run:
+            show_one({"would_purge": chosen_now}, output)
+            return
+        click.confirm(f"Delete {chosen_now:,} dead letters of group {name}?", abort=True, err=True)
     with engines(instance) as links:
         chosen = DeadLetterChoice(**choice)
         count = sum(answer["count"] for link in links for answer in verbs.pages(link, "purge", name, chosen))
     note(instance, "purge", "dead_letters", name, None, {"purged": count, **_said(choice)})
     show_one({"purged": count}, output)
+
+
+def _count(links: list["_Link"], name: str, choice: dict[str, Any]) -> int:
+    """How many dead letters the filters choose now."""
+    chosen = DeadLetterChoice(**choice)
+    return sum(len(answer["letters"]) for link in links for answer in verbs.pages(link, "dead_letters", name, chosen))
 
 
 def _wait_settled(link: "_Link", name: str) -> None:

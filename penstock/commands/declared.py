@@ -9,7 +9,7 @@ from common.admin.declared import DeclaredChange
 from common.config.text_values import kafka_cluster_of
 from penstock.commands.exits import CONFLICT, FAILED, Command, CommandError
 from penstock.commands.instance import Instance, administration, instance_options
-from penstock.commands.output import output_option, show_rows
+from penstock.commands.output import is_for_scripts, output_option, show_rows
 from penstock.commands.topic import refuse_backlogs
 
 SIGNS = {"create": "+", "change": "~", "delete": "-"}
@@ -58,7 +58,7 @@ def check(instance: Instance, changes: list[DeclaredChange], force: bool) -> Non
 
 def show(changes: list[DeclaredChange], output: str) -> None:
     """The changes, one line per entry and one per setting."""
-    if output == "json":
+    if is_for_scripts(output):
         rows = [
             {"kind": each.kind, "name": each.name, "change": each.word, "fields": {k: list(v) for k, v in each.fields().items()}}
             for each in changes

@@ -1,13 +1,12 @@
 """`penstock doctor`: checks of this machine, with advice."""
 
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
 
 from penstock.commands import replicas
-from penstock.commands.output import output_option
+from penstock.commands.output import is_for_scripts, output_option, show_value
 from penstock.doctor import machine, replication, software, storage
 from penstock.doctor.finding import DoctorFinding
 from penstock.up.files import read_running
@@ -51,8 +50,8 @@ def command(data: Path, tls_cert: tuple[Path, ...], output: str) -> None:
     """Check this machine and show what to do. Exit code 1 when something is missing that Penstock needs."""
     found = list(findings(data.absolute(), tls_cert))
     lacking = [each for each in found if each.state == "missing"]
-    if output == "json":
-        click.echo(json.dumps({"ok": not lacking, "findings": [each.to_value() for each in found]}, indent=1))
+    if is_for_scripts(output):
+        show_value({"ok": not lacking, "findings": [each.to_value() for each in found]}, output)
     else:
         show(found, lacking)
     raise SystemExit(1 if lacking else 0)

@@ -14,12 +14,12 @@ from penstock.commands.dead_letters import dead_letters
 from penstock.commands.exits import NOT_FOUND, USAGE, CommandError, CommandGroup
 from penstock.commands.group_describe import describe
 from penstock.commands.instance import Instance, administration, instance_options, note, warn_unreadable
-from penstock.commands.output import output_option, show_one, show_rows
+from penstock.commands.output import is_for_scripts, output_option, show_one, show_rows
 from penstock.commands.paging import page_options
 from penstock.commands.setting_options import settings_options
 from penstock.commands.times import parse_time
 
-COLUMNS = ("name", "topics", "invisible_ms", "start", "attempts_max", "retry", "order", "on_failure", "paused")
+COLUMNS = ("name", "topics", "order", "attempts_max", "paused")
 LAG_COLUMNS = ("topic", "queue", "first", "end", "progress", "in_flight", "lag", "lag_bytes", "lag_s")
 
 
@@ -60,13 +60,27 @@ def create(instance: Instance, name: str, output: str, settings: GroupSettings) 
 
 @group.command("list")
 @page_options
+@click.option("--all", "shows_all", is_flag=True, help="List also groups without a definition, which a pull has made.")
 @output_option
-@instance_options()
-def list_command(instance: Instance, prefix: str, after: str, limit: int, output: str) -> None:
-    """List the groups that have a definition."""
+@instance_options("engine")
+def list_command(instance: Instance, prefix: str, after: str, limit: int, shows_all: bool, output: str) -> None:
+    """List the groups that have a definition, or with --all every group that has one or has pulled."""
     with administration(instance) as admin:
-        found = groups.list_groups(admin, prefix, after, limit, warn_unreadable)
-    show_rows([row(each) for each in found], COLUMNS, output)
+        found = [row(each) for each in groups.list_groups(admin, prefix, after, limit, warn_unreadable)]
+    if not shows_all:
+        show_rows(found, COLUMNS, output)
+        return
+    undefined = _pulled(instance, prefix, after, limit) - {each["name"] for each in found}
+    rows = [{"defined": True, **each} for each in found] + [{"name": name, "defined": False} for name in undefined]
+    show_rows(sorted(rows, key=lambda each: each["name"])[:limit], ("name", "defined", *COLUMNS[1:]), output)
+
+
+def _pulled(instance: Instance, prefix: str, after: str, limit: int) -> set[str]:
+    """Names of groups that the engines know, each engine's first ones."""
+    from penstock.commands import engines  # the link and its native parts: only for the commands that need the engine
+
+    answers = engines.ask_all(instance, "groups", prefix=prefix, after=after, limit=limit)
+    return {name for answer in answers.values() for name in answer["groups"]}
 
 
 @group.command()
@@ -149,7 +163,7 @@ def lag(instance: Instance, name: str, topic: str | None, output: str) -> None:
     """
     rows, columns = _ask_engines(instance, "lag", "queues", topic, LAG_COLUMNS, group=name, detail=True)
     show_rows(rows, columns, output)
-    if output == "table":
+    if not is_for_scripts(output):
         messages, size = sum(each["lag"] for each in rows), sum(each["lag_bytes"] for each in rows)
         oldest_s = max((each["lag_s"] for each in rows), default=0)
         click.echo(f"total lag: {messages:,} messages, about {size:,} bytes; the oldest is {oldest_s:g} s old")

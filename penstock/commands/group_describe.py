@@ -12,7 +12,7 @@ from engine.client.admin import AdminError
 from penstock.commands import completing, engines, figures
 from penstock.commands.exits import NOT_FOUND, Command, CommandError
 from penstock.commands.instance import Instance, administration, instance_options
-from penstock.commands.output import output_option, show_one, show_rows, show_yaml
+from penstock.commands.output import is_for_scripts, output_option, show_one, show_rows, show_value
 from penstock.overview.observing import group_lag
 
 TOPIC_COLUMNS = ("topic", "queues", "lag", "in_flight", "oldest")
@@ -21,7 +21,7 @@ QUEUE_COLUMNS = ("topic", "queue", "progress", "end", "lag", "in_flight", "oldes
 
 @click.command("describe", cls=Command)
 @click.argument("name", shell_complete=completing.groups)
-@output_option(wide=True)
+@output_option
 @instance_options("engine")
 def describe(instance: Instance, name: str, output: str) -> None:
     """Show group NAME as a whole: settings, lag and messages in flight per topic, dead letters.
@@ -40,10 +40,8 @@ def describe(instance: Instance, name: str, output: str) -> None:
     rows = joined.rows_of_queues({home: answer["queues"] for home, answer in answers.items()}, homes)
     found = described(name, settings, rows)
     found["dead_letters"] = dead_letters_of(instance, name)
-    if output == "json":
-        show_one(found, output)
-    elif output == "yaml":
-        show_yaml(found)
+    if is_for_scripts(output):
+        show_value(found, output)
     else:
         show(found, wide=output == "wide")
 

@@ -17,7 +17,7 @@ from engine.log.offline.repair import carry_out, plan
 from engine.log.offline.stats import LogStats, count
 from engine.log.offline.verify import Totals, verify
 from penstock.commands.exits import CONFLICT, FAILED, NOT_FOUND, CommandError, CommandGroup
-from penstock.commands.output import output_option, table
+from penstock.commands.output import is_for_scripts, output_option, show_value, table
 
 BATCH_COLUMNS = ("position", "kind", "topic", "queue", "offset", "records", "size", "stored_at")
 RECORD_COLUMNS = ("topic", "queue", "offset", "stored_at", "id", "key", "size")
@@ -72,14 +72,14 @@ def verify_command(directory: Path, output: str) -> None:
 
     def report(finding: Finding) -> None:
         found.append(finding)
-        if output != "json":
+        if not is_for_scripts(output):
             click.echo(str(finding))
 
     with held(directory) as opened_directory:
         totals = verify(opened_directory, report)
-    if output == "json":
+    if is_for_scripts(output):
         value = {"ok": not totals.damage, **vars(totals), "findings": [each.to_value() for each in found]}
-        click.echo(json.dumps(value, indent=1))
+        show_value(value, output)
     else:
         click.echo(verdict(totals))
     raise SystemExit(1 if totals.damage else 0)
@@ -110,11 +110,11 @@ def verdict(totals: Totals) -> str:
 )
 @click.option("--limit", type=click.IntRange(0), metavar="N", help="Print at most N lines (default: all).")
 @click.option("--records", is_flag=True, help="Print one line per message instead of one line per batch.")
-@output_option
+@output_option(stream=True)
 def dump_command(
     directory: Path, topic: str | None, queue: int | None, start: int, limit: int | None, records: bool, output: str
 ) -> None:
-    """Print batches, or with --records their messages, in the order of the log. -o json prints one object per line."""
+    """Print batches, or with --records their messages, in the order of the log."""
     columns = RECORD_COLUMNS if records else BATCH_COLUMNS
     with held(directory) as opened_directory:
         if output != "json":
@@ -153,8 +153,8 @@ def stats_command(directory: Path, top: int, output: str) -> None:
     value = {name: amount for name, amount in vars(stats).items() if name != "topics"}
     value["records_a_batch"] = mean(stats.records, stats.batches)
     value["topics"] = len(stats.topics)
-    if output == "json":
-        click.echo(json.dumps({**value, "top": topics}, indent=1))
+    if is_for_scripts(output):
+        show_value({**value, "top": topics}, output)
         return
     for name, amount in value.items():
         click.echo(f"{name:<16}{amount}")
@@ -194,11 +194,11 @@ def repair_command(directory: Path, yes: bool, output: str) -> None:
         done = []
         for step in carry_out(wanted) if yes else wanted.steps:
             done.append(step)
-            if output != "json":
+            if not is_for_scripts(output):
                 click.echo(f"{'done' if yes else 'would do'}: {step}")
-    if output == "json":
+    if is_for_scripts(output):
         value = {"done": yes, "steps": [step.to_value() for step in done]}
-        click.echo(json.dumps({**value, "stays": [each.to_value() for each in wanted.stays]}, indent=1))
+        show_value({**value, "stays": [each.to_value() for each in wanted.stays]}, output)
     else:
         for each in wanted.stays:
             click.echo(f"stays: {each}")

@@ -14,7 +14,7 @@ from penstock.commands.exits import NOT_FOUND, CommandError, CommandGroup
 from penstock.commands.figures import utc
 from penstock.commands.instance import Instance, instance_options
 from penstock.commands.message_lines import shown_body
-from penstock.commands.output import output_option, show_rows
+from penstock.commands.output import is_for_scripts, output_option, show_rows
 from penstock.commands.tail import tail
 from penstock.commands.times import TimeType
 
@@ -122,7 +122,7 @@ def tell(sentence: str) -> None:
 def show_messages(found: list[Stored], output: str) -> None:
     """All fields as JSON, or a table with the beginning of each body."""
     rows = [row(each) for each in found]
-    if output == "table":
+    if not is_for_scripts(output):
         for each in rows:
             each["body"] = json.dumps(each.get("body", each.get("body_base64")), ensure_ascii=False)[:TABLE_BODY_CHARS]
     show_rows(rows, COLUMNS, output)

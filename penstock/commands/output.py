@@ -1,4 +1,4 @@
-"""-o table|json, and where they are offered wide and yaml: output for people or scripts."""
+"""-o table|wide|json|yaml: output for people or scripts."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -9,57 +9,67 @@ import click
 Row = dict[str, Any]
 
 
-def output_option(command: Callable | None = None, *, wide: bool = False) -> Callable:
+def output_option(command: Callable | None = None, *, stream: bool = False) -> Callable:
     """The option -o, as a decorator or a maker of one.
 
     Args:
-        wide: the command has more columns than fit into 80 characters, and shows all of them with -o wide.
+        stream: the output has no known end, so JSON is one object per line, and there is no YAML.
     """
 
     def decorate(decorated: Callable) -> Callable:
-        more, kinds = (", with all columns (wide)", "json, yaml") if wide else ("", "json")
+        kinds = ["table", "json"] if stream else ["table", "wide", "json", "yaml"]
+        words = "json, one object per line" if stream else "json, yaml"
+        more = "" if stream else ", or with all columns (wide)"
         return click.option(
-            "-o",
-            "--output",
-            type=click.Choice(["table", "wide", "json", "yaml"] if wide else ["table", "json"]),
-            default="table",
-            help=f"Print for people (table, the default){more}, or for scripts ({kinds}).",
-        )(decorated)
+            "-o", "--output", type=click.Choice(kinds), default="table",
+            help=f"Print for people (table, the default){more}, or for scripts ({words}).",
+        )(decorated)  # fmt: skip
 
     return decorate if command is None else decorate(command)
 
 
-def show_rows(rows: Sequence[Row], columns: Sequence[str], output: str) -> None:
-    """A list: a JSON array of all fields, or a table of `columns` with a header."""
-    if output == "json":
-        click.echo(json.dumps(list(rows), indent=1))
+def is_for_scripts(output: str) -> bool:
+    return output in ("json", "yaml")
+
+
+def show_rows(rows: Sequence[Row], columns: Sequence[str], output: str, wide: Sequence[str] = ()) -> None:
+    """A list: an array of all fields, or a table with a header.
+
+    Args:
+        columns: of the table that fits into 80 characters.
+        wide: of the wide one; without them it has all fields, `columns` first.
+    """
+    if is_for_scripts(output):
+        show_value(list(rows), output)
         return
-    if output == "yaml":
-        show_yaml(list(rows))
-        return
+    if output == "wide":
+        columns = wide or [*columns, *dict.fromkeys(name for row in rows for name in row if name not in columns)]
     for line in table(rows, columns):
         click.echo(line)
+    if not rows:
+        click.echo("none", err=True)
 
 
 def show_one(row: Row, output: str) -> None:
-    """One entry: a JSON object, or one line per field."""
-    if output == "json":
-        click.echo(json.dumps(row, indent=1))
-        return
-    if output == "yaml":
-        show_yaml(row)
+    """One entry: an object, or one line per field."""
+    if is_for_scripts(output):
+        show_value(row, output)
         return
     width = max(map(len, row), default=0)
     for name, value in row.items():
         click.echo(f"{name:<{width}}  {cell(value)}")
 
 
-def show_yaml(value: Any) -> None:
-    """For the commands that offer it."""
-    import yaml  # only for these commands
+def show_value(value: Any, output: str) -> None:
+    """A value for scripts, as JSON or YAML."""
+    plain = json.dumps(value, indent=1)
+    if output == "json":
+        click.echo(plain)
+        return
+    import yaml  # only for those who ask for it
 
-    plain = json.loads(json.dumps(value))  # tuples as lists
-    click.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120), nl=False)
+    # From JSON: tuples are lists there.
+    click.echo(yaml.safe_dump(json.loads(plain), sort_keys=False, allow_unicode=True, width=120), nl=False)
 
 
 def table(rows: Iterable[Row], columns: Sequence[str]) -> list[str]:
@@ -70,8 +80,13 @@ def table(rows: Iterable[Row], columns: Sequence[str]) -> list[str]:
 
 
 def cell(value: Any) -> str:
-    if value is None or value in ([], (), ""):
+    """A value as people read it: `yes`, `-` for nothing, lists and the fields of an object separated by commas."""
+    if value is None or value in ([], (), {}, ""):
         return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {cell(each)}" for name, each in value.items())
     if isinstance(value, list | tuple):
         return ", ".join(map(cell, value))
     return str(value)

@@ -35,7 +35,7 @@ def command() -> None:
 
 
 @command.command("list")
-@output_option(wide=True)
+@output_option
 @instance_options()
 def list_command(instance: Instance, output: str) -> None:
     """List the proxies with their calls in progress and what their fallback buffers keep.
@@ -44,7 +44,7 @@ def list_command(instance: Instance, output: str) -> None:
     """
     with open_config(instance) as store:
         told = list_proxies(store)
-    show_rows([_row(each) for each in told], WIDE_COLUMNS if output == "wide" else COLUMNS, output)
+    show_rows([_row(each) for each in told], COLUMNS, output, WIDE_COLUMNS)
     if faults := [f"{each.process}: {each.fault}" for each in told if each.fault]:
         raise CommandError("; ".join(faults), UNAVAILABLE)
 

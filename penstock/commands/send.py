@@ -70,7 +70,7 @@ BACK_OFF_S = 0.2
 )
 @click.option("--quiet", "-q", is_flag=True, help="Print nothing when all messages are stored.")
 @identity_options
-@output_option
+@output_option(stream=True)
 @instance_options("producer_proxy")
 def send(
     instance: Instance, words: tuple[str, ...], topic: str | None, key: str | None, tag: str | None,

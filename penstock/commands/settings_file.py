@@ -21,7 +21,7 @@ from common.process_options import (
     variable,
 )
 from penstock.commands.exits import USAGE, Command, CommandError
-from penstock.commands.output import output_option, show_rows
+from penstock.commands.output import is_for_scripts, output_option, show_rows, show_value
 from penstock.up.settings import option_name
 
 PROCESSES = ("engine", "producer-proxy", "consumer-proxy", "controller", "kafka-bridge", "console")
@@ -45,8 +45,8 @@ def check(file: Path, output: str) -> None:
             faults = [fault for some in pool.map(lambda name: faults_of(name, file), sorted(found)) for fault in some]
     except SettingsFileError as error:
         raise CommandError(str(error), USAGE) from error
-    if output == "json":
-        click.echo(json.dumps({"file": str(file), "faults": faults}, indent=1))
+    if is_for_scripts(output):
+        show_value({"file": str(file), "faults": faults}, output)
     else:
         for fault in faults:
             click.echo(f"{file}: {fault}", err=True)
@@ -93,7 +93,7 @@ def show(process: str | None, settings: Path | None, shows_all: bool, output: st
     rows = [row for name in names for row in rows_of(name, options[name], file.get(name, {}))]
     shown = [row for row in rows if shows_all or row["from"] != "default"]
     show_rows(shown, COLUMNS, output)
-    if output == "table" and not shown:
+    if not is_for_scripts(output) and not shown:
         click.echo("all options have their defaults: --all shows them", err=True)
 
 

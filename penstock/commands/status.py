@@ -1,6 +1,5 @@
 """`penstock status`: the processes of a running `up`, or those of a whole deployment on several machines."""
 
-import json
 from typing import Any
 
 import click
@@ -8,7 +7,7 @@ import click
 from penstock.commands import cluster_status, figures, replicas
 from penstock.commands.exits import UNAVAILABLE, Command, CommandError
 from penstock.commands.instance import Instance, instance_options
-from penstock.commands.output import output_option, show_rows, show_yaml
+from penstock.commands.output import is_for_scripts, output_option, show_rows, show_value
 from penstock.up.files import read_running
 from penstock.up.status import gather
 
@@ -25,7 +24,7 @@ LAG_SHOWN = 10
     metavar="S",
     help="Of a whole deployment: count messages for S seconds to show rates; 0: no rates (default 1).",
 )
-@output_option(wide=True)
+@output_option
 @instance_options("engine")
 def command(instance: Instance, seconds: float, output: str) -> None:
     """Show the processes of a running `up`, or with --config or a context the whole deployment on all its machines.
@@ -55,10 +54,8 @@ def command(instance: Instance, seconds: float, output: str) -> None:
 
 
 def show_state(state: dict[str, Any], output: str, as_tables: Any) -> None:
-    if output == "json":
-        click.echo(json.dumps(state, indent=1))
-    elif output == "yaml":
-        show_yaml(state)
+    if is_for_scripts(output):
+        show_value(state, output)
     else:
         as_tables(state, wide=output == "wide")
 

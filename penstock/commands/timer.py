@@ -13,9 +13,9 @@ from penstock.commands.engines import connected, named
 from penstock.commands.exits import NOT_FOUND, CommandError, CommandGroup
 from penstock.commands.figures import utc
 from penstock.commands.instance import Instance, instance_options
-from penstock.commands.output import output_option, show_one, show_rows
+from penstock.commands.output import is_for_scripts, output_option, show_one, show_rows
 
-COLUMNS = ("topic", "id", "due", "queue", "bytes", "rounds", "gap_ms")
+COLUMNS = ("topic", "id", "due", "rounds")
 PAGE = 1000
 
 
@@ -48,7 +48,7 @@ def list_command(instance: Instance, topic: str | None, limit: int, output: str)
     is_all = all(is_end for _, is_end in found)
     rows = sorted(rows, key=lambda each: each["due_ms"])[:limit]
     show_rows([row(each) for each in rows], COLUMNS, output)
-    if not is_all and output == "table":
+    if not is_all and not is_for_scripts(output):
         click.echo(f"{len(rows):,} shown, there are more: use a higher --limit", err=True)
 
 

@@ -18,7 +18,7 @@ from penstock.commands.auto_created import auto_created, auto_created_if_reachab
 from penstock.commands.confirming import confirm, yes_option
 from penstock.commands.exits import CONFLICT, NOT_FOUND, CommandError, CommandGroup
 from penstock.commands.instance import Instance, administration, instance_options, note, warn_unreadable
-from penstock.commands.output import output_option, show_one, show_rows
+from penstock.commands.output import is_for_scripts, output_option, show_one, show_rows
 from penstock.commands.paging import page_options
 from penstock.commands.setting_options import settings_options, shown
 from penstock.commands.topic_stats import stats
@@ -127,7 +127,7 @@ def at_home(
 
 
 def show_created(made: Sequence[TopicDefinition], skipped: int, output: str) -> None:
-    if output == "json" or 0 < len(made) <= 20:
+    if is_for_scripts(output) or 0 < len(made) <= 20:
         show_rows([row(each) for each in made], COLUMNS, output)
     else:
         click.echo(f"{len(made)} topics created")
@@ -171,7 +171,7 @@ def page(admin: Administrator, prefix: str, after: str, limit: int) -> list[Topi
 
 def show_page(rows: list[dict[str, Any]], columns: tuple[str, ...], limit: int, output: str, of: str) -> None:
     show_rows(rows, columns, output)
-    if len(rows) == limit and output == "table":
+    if len(rows) == limit and not is_for_scripts(output):
         click.echo(f"{len(rows):,}{of} shown: use --after {rows[-1]['name']} for the next page", err=True)
 
 
@@ -355,9 +355,10 @@ def unused(instance: Instance, days: int, output: str) -> None:
 @topic.command()
 @click.argument("name", shell_complete=completing.all_topics)
 @click.option("--yes", is_flag=True, help="Purge without asking.")
+@click.option("--dry-run", is_flag=True, help="Only show how many messages would be deleted.")
 @output_option
 @instance_options("engine")
-def purge(instance: Instance, name: str, yes: bool, output: str) -> None:
+def purge(instance: Instance, name: str, yes: bool, dry_run: bool, output: str) -> None:
     """Delete all messages that topic NAME has now, and keep the topic.
 
     Its definition stays, its offsets go on, and every group continues with the next message. What consumers hold is gone
@@ -368,6 +369,9 @@ def purge(instance: Instance, name: str, yes: bool, output: str) -> None:
 
     rows = _stored(instance, name)
     count = sum(each["end"] - each["first"] for each in rows)
+    if dry_run:
+        show_one({"topic": name, "would_purge": count}, output)
+        return
     if count and not yes:
         click.confirm(f"Delete {count:,} messages of topic {name}?", abort=True, err=True)
     if count:

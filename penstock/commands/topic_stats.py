@@ -11,7 +11,7 @@ from engine.link.read import ReadPosition
 from penstock.commands import completing, engines, figures
 from penstock.commands.exits import Command
 from penstock.commands.instance import Instance, instance_options
-from penstock.commands.output import output_option, show_one, show_rows, show_yaml
+from penstock.commands.output import is_for_scripts, output_option, show_one, show_rows, show_value
 from penstock.overview.observing import group_lag
 
 QUEUE_COLUMNS = ("queue", "first", "end", "messages", "oldest", "newest")
@@ -29,7 +29,7 @@ GROUPS_S_MAX = 2.0
     metavar="S",
     help="Count messages for S seconds to show the rate; 0: no rate (default 1).",
 )
-@output_option(wide=True)
+@output_option
 @instance_options("engine")
 def stats(instance: Instance, name: str, seconds: float, output: str) -> None:
     """Show how many messages topic NAME holds, their age and size, how many come per second, and which groups lag.
@@ -40,10 +40,8 @@ def stats(instance: Instance, name: str, seconds: float, output: str) -> None:
     with engines.joined(instance) as link:
         found = gather(link, name, seconds)
     found["groups"], found["groups_not_asked"] = groups_of(instance, name)
-    if output == "json":
-        show_one(found, output)
-    elif output == "yaml":
-        show_yaml(found)
+    if is_for_scripts(output):
+        show_value(found, output)
     else:
         show(found, wide=output == "wide")
 

@@ -284,6 +284,9 @@ def test_dead_letters_of_all_groups_are_listed_pulled_and_sent_again(penstock, s
         done = puller.pull("rejecting", max_messages=0, acks=[Ack(each.receipt) for each in taken.deliveries])
         assert {result.code for result in done.ack_results} == {Code.OK}
     gone = {each.message.body for each in taken.deliveries}
+    chosen = ("rejecting", "--since", "1h", "--cause", "rejected", "--dry-run")
+    assert penstock.run("group", "dead-letters", "redrive", *chosen) == {"would_redrive": len(bodies - gone)}
+    assert penstock.run("group", "dead-letters", "purge", *chosen) == {"would_purge": len(bodies - gone)}
     assert penstock.run("group", "dead-letters", "redrive", "rejecting") == {"redriven": len(bodies - gone)}
     assert set(drain(penstock, shop, topic, "rejecting")) == bodies - gone
     assert letters() == []

@@ -47,6 +47,8 @@ def test_a_purge_empties_every_queue_and_groups_go_on_behind_it(penstock, shop):
             assert sender.one("orders", key=f"k{number}").code == Code.OK
         held = puller.pull("g0", "orders", max_messages=5, wait_ms=1_000).deliveries
         assert held
+        assert penstock.run("topic", "purge", "orders", "--dry-run")["would_purge"] >= 30
+        assert {"name": "g0", "defined": False} in penstock.run("group", "list", "--all")
         done = penstock.call("topic", "purge", "orders")
         assert done.returncode == 1 and b"messages of topic orders?" in done.stderr
         assert penstock.run("topic", "purge", "orders", "--yes")["purged"] >= 30

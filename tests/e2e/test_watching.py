@@ -48,6 +48,8 @@ def test_a_group_is_described_with_settings_lag_and_dead_letters(orders):
     assert "attempts_max=4" in shown and max(map(len, shown.splitlines())) <= 80
     orders.run("group", "create", "idle")
     assert orders.run("group", "describe", "idle")["has_pulled"] is False
+    listed = {row["name"]: row["defined"] for row in orders.run("group", "list", "--all")}
+    assert listed["idle"] is True and not [name for name in ("readers", "idle") if name not in listed]
     missing = orders.call("group", "describe", "reader")
     assert missing.returncode == 3 and b"did you mean readers?" in missing.stderr
 

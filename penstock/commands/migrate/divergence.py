@@ -6,8 +6,7 @@ from typing import Any
 import click
 
 from penstock.commands.exits import Command
-from penstock.commands.migrate.work import output_option
-from penstock.commands.output import show_one, show_rows
+from penstock.commands.output import is_for_scripts, output_option, show_one, show_rows
 from producer_proxy.journal.divergence import Divergence, divergence
 from producer_proxy.journal.missed import ALL_QUEUES
 
@@ -26,7 +25,7 @@ def command(directory: Path, stopped: bool, output: str) -> None:
     """
     found = divergence(directory, underway_ms=0) if stopped else divergence(directory)
     rows = _rows(found)
-    if output != "table":
+    if is_for_scripts(output):
         show_rows(rows, COLUMNS, output)
     elif found.is_empty:
         show_one({"journal": str(directory), "divergence": "none"}, output)

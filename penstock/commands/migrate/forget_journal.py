@@ -7,8 +7,7 @@ from common.config.store import ConfigStore
 from migration.journals import JournalEntry, forget_journal, journals_of, owner_at_work, what_may_be_missing
 from penstock.commands.exits import CONFLICT, NOT_FOUND, Command, CommandError
 from penstock.commands.instance import Instance, administration, instance_options
-from penstock.commands.migrate.work import output_option
-from penstock.commands.output import show_one
+from penstock.commands.output import output_option, show_one
 
 
 @click.command(cls=Command, name="forget-journal")

@@ -11,8 +11,8 @@ from migration.inventory import FoundTopic, find_groups, find_topics, notes, obj
 from migration.sampling import TopicSample, sample
 from penstock.commands.exits import Command
 from penstock.commands.instance import Instance, administration, instance_options
-from penstock.commands.migrate.work import OpenedKafka, opened_kafka, output_option
-from penstock.commands.output import show_one, show_rows
+from penstock.commands.migrate.work import OpenedKafka, opened_kafka
+from penstock.commands.output import is_for_scripts, output_option, show_one, show_rows
 
 TOPIC_COLUMNS = ("name", "partitions", "min_isr", "cleanup", "retention_h", "records", "can_move", "told")
 GROUP_COLUMNS = ("name", "state", "topics", "lag")
@@ -46,11 +46,11 @@ def command(
         if sampled:
             samples = _samples(kafka, found, sampled)
             found = [dataclasses.replace(each, sample=samples.get(each.name)) for each in found]
-    if output == "table" and not found:
+    if not is_for_scripts(output) and not found:
         show_one({"cluster": cluster, "topics": 0}, output)
         return
     rows = [_row(each) for each in found]
-    if output == "table":
+    if not is_for_scripts(output):
         rows = [{**each, "told": "; ".join(each["told"])} for each in rows]
     show_rows(rows, TOPIC_COLUMNS, output)
 

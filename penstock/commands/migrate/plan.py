@@ -25,8 +25,8 @@ from migration.message_sizes import MESSAGE_SIZE
 from migration.plan import MigrationPlan, parse_plan
 from penstock.commands.exits import Command
 from penstock.commands.instance import Instance, administration, instance_options
-from penstock.commands.migrate.work import opened_kafka, output_option
-from penstock.commands.output import show_one
+from penstock.commands.migrate.work import opened_kafka
+from penstock.commands.output import output_option, show_one
 
 
 @click.command(cls=Command, name="plan")

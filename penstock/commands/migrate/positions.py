@@ -16,8 +16,8 @@ from migration.positions import CopiedTopic, EngineLink, EnginePositions
 from penstock.commands import engines
 from penstock.commands.exits import CONFLICT, NOT_FOUND, Command, CommandError, code_for_contract
 from penstock.commands.instance import Instance, administration, instance_options, note
-from penstock.commands.migrate.work import OpenedKafka, opened_kafka, output_option
-from penstock.commands.output import show_rows
+from penstock.commands.migrate.work import OpenedKafka, opened_kafka
+from penstock.commands.output import output_option, show_rows
 
 COLUMNS = ("topic", "queue", "kafka", "engine_now", "engine", "end", "checked")
 LINK_S = 60.0

@@ -1,5 +1,6 @@
 """`penstock migrate rehearse`."""
 
+import json
 import secrets
 from pathlib import Path
 
@@ -12,8 +13,8 @@ from migration.rehearsal.walk import KILLS_MAX
 from penstock.commands.exits import FAILED, USAGE, Command, CommandError
 from penstock.commands.instance import Instance, administration, instance_options
 from penstock.commands.migrate.rehearsing import Rehearsal, RehearsalOptions, interruptible, remove_left
-from penstock.commands.migrate.work import output_option, say
-from penstock.commands.output import show_one
+from penstock.commands.migrate.work import say
+from penstock.commands.output import is_for_scripts, output_option, show_one, show_value
 
 SEEDS = 1_000_000
 
@@ -74,7 +75,10 @@ def command(
             report = Rehearsal(instance, admin, entry, options, say).perform()
     if folder is not None:
         _write(report, folder)
-    click.echo(report.as_markdown() if output == "table" else report.as_json(), nl=False)
+    if is_for_scripts(output):
+        show_value(json.loads(report.as_json()), output)
+    else:
+        click.echo(report.as_markdown(), nl=False)
     if not report.is_clean:
         raise CommandError(f"plan {plan}: {report.failure or 'messages were lost, doubled or out of order'}", FAILED)
 

@@ -12,8 +12,8 @@ from migration.report import Report, Sample, sample_of
 from penstock.commands.exits import FAILED, Command, CommandError
 from penstock.commands.instance import Instance, administration, instance_options
 from penstock.commands.migrate.status import topic_rows
-from penstock.commands.migrate.work import deployment_of, output_option, say
-from penstock.commands.output import show_one
+from penstock.commands.migrate.work import deployment_of, say
+from penstock.commands.output import output_option, show_one
 
 SAMPLE_S = 1.0
 

@@ -16,8 +16,8 @@ from migration.sub_steps.errors import rate_of, told
 from migration.sub_steps.sub_step import SHOWN_MAX
 from penstock.commands.exits import Command, CommandError
 from penstock.commands.instance import Instance, administration, instance_options
-from penstock.commands.migrate.work import ago, deployment_of, output_option, total_behind, utc
-from penstock.commands.output import show_one, show_rows
+from penstock.commands.migrate.work import ago, deployment_of, total_behind, utc
+from penstock.commands.output import is_for_scripts, output_option, show_one, show_rows
 
 PLAN_COLUMNS = ("plan", "step", "course", "sub_step", "since", "topics", "operator")
 DUAL_COLUMNS = (
@@ -80,7 +80,7 @@ def _show(instance: Instance, admin: Administrator, plans: PlanStore, entry: Pla
     if is_dual:
         row["one_side_only"] = sum(each.messages for each in facts.waiting)
         row["told"] = [*facts.unjournaled, *facts.doubts]
-    if output != "table":
+    if is_for_scripts(output):
         show_one({**row, "topic_rows": topics, "divergence": [each._asdict() for each in facts.waiting]}, output)
         return
     show_one({**row, "told": "; ".join(row["told"])} if is_dual else row, output)

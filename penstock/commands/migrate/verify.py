@@ -33,10 +33,9 @@ from penstock.commands.migrate.work import (
     OpenedKafka,
     course_of,
     opened_kafka,
-    output_option,
     say,
 )
-from penstock.commands.output import show_one, show_rows
+from penstock.commands.output import is_for_scripts, output_option, show_one, show_rows
 from penstock.commands.times import TimeType
 
 NEWEST_MS = 3_600_000
@@ -200,7 +199,7 @@ def _show(entry: PlanEntry, found: list[CheckedTopic], written: Repaired, output
         "plan": entry.plan.name, "digest": entry.plan.digest, "step": str(entry.state.step),
         "repaired_in_engine": written.engine, "repaired_in_kafka": written.kafka,
     }  # fmt: skip
-    if output != "table":
+    if is_for_scripts(output):
         show_one({**row, "topic_rows": topics, "findings": listed, "refused": written.refused}, output)
         return
     show_one(row, output)

@@ -28,16 +28,9 @@ from migration.tails import CopyTails
 from penstock.commands import engines
 from penstock.commands.exits import UNAVAILABLE, Command, CommandError, code_for_contract
 from penstock.commands.instance import Instance, administration, instance_options
-from penstock.commands.output import show_one, show_rows
+from penstock.commands.output import output_option, show_one, show_rows
 
 DRY_RUN_COLUMNS = ("sub_step", "does", "takes", "undo")
-
-
-def output_option(command: Callable) -> Callable:
-    return click.option(
-        "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table",
-        help="Print for people (table, the default) or for scripts (json, yaml).",
-    )(command)  # fmt: skip
 
 
 class OpenedKafka:

@@ -7,7 +7,7 @@ import click
 from pyspark.sql import SparkSession
 
 from penstock.commands.exits import FAILED, Command, CommandError, CommandGroup
-from penstock.commands.output import output_option, show_one
+from penstock.commands.output import is_for_scripts, output_option, show_one
 from penstock.commands.pipeline.job_options import job_session, master_option, proxy_options
 from penstock.commands.progress import say
 from pipeline.errors import OptionsError
@@ -144,7 +144,7 @@ def _run(
         result = compare(spark, left, right, folder, ignored, say)
         write_report(result, topic, folder)
     found = {name: value for name, value in summary(result).items() if name != "first"}
-    if output == "table":
+    if not is_for_scripts(output):
         found["sides"] = [f"{name}: {messages:,}" for name, messages in zip(result.names, result.counts, strict=True)]
         found["differences"] = [f"{count:,} {result.said(kind)}" for kind, count in result.differences.items()]
     show_one(found, output)

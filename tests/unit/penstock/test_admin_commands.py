@@ -4,6 +4,7 @@ import json
 from contextlib import closing
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from common.config import open_store
@@ -48,6 +49,22 @@ def test_a_table_has_a_header_and_aligned_columns(run):
     run("topic", "create", "a-longer-name", "b")
     header, first, second = run("topic", "list").stdout.splitlines()
     assert header.index("QUEUES") == first.index("8") == second.index("8")
+
+
+def test_every_list_and_entry_is_shown_wide_and_as_yaml_too(run):
+    run("group", "create", "readers", "--topic", "orders")
+    short, wide = (run("group", "list", "-o", output).stdout.splitlines() for output in ("table", "wide"))
+    assert max(map(len, short)) <= 80 and "RETRY" not in short[0] and "RETRY" in wide[0]
+    assert "  no" in short[1] and "first_ms 1000, factor 2.0" in wide[1] and "{" not in wide[1]
+    assert yaml.safe_load(run("group", "list", "-o", "yaml").stdout) == json.loads(
+        run("group", "list", "-o", "json").stdout
+    )
+    assert yaml.safe_load(run("group", "show", "readers", "-o", "yaml").stdout)["retry"]["first_ms"] == 1000
+
+
+def test_a_list_without_entries_says_so_beside_its_header(run):
+    result = run("topic", "list")
+    assert (result.stdout.split()[0], result.stderr) == ("NAME", "none\n")
 
 
 def test_names_come_from_a_file_too(run, tmp_path):
