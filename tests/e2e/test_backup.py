@@ -18,7 +18,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "backup.md"
 
 def commands(title, places):
     """Lines of the block below a title, with the reader's own places."""
-    block = re.search(rf"## {title}\n.*?```\n(.*?)```", PAGE.read_text(), re.DOTALL)[1]
+    block = re.search(rf"## {title}\n.*?```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)[1]
     for old, new in places.items():
         block = block.replace(old, str(new))
     return [shlex.split(line) for line in block.splitlines()]

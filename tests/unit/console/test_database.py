@@ -123,7 +123,7 @@ def test_each_revision_goes_up_and_down_with_the_rows_of_the_first_ones(url):
 def documented(kind: str) -> list[str]:
     """The commands of the section on backups, of one kind of database: backup and restore."""
     section = (ROOT / "docs" / "console.md").read_text().partition("## Back up and restore")[2]
-    blocks = re.findall(r"```\n(.*?)```", section.partition("\n## ")[0], re.S)
+    blocks = re.findall(r"```sh\n(.*?)```", section.partition("\n## ")[0], re.S)
     return blocks[["sqlite", "postgresql"].index(kind)].strip().splitlines()
 
 
