@@ -22,6 +22,7 @@ from common.config import open_store
 from common.config.store import ConfigStore
 from common.config.view import ConfigView
 from common.errors import PenstockError
+from common.ops.ending import end
 from common.ops.log import setup_logging
 from common.ops.ready import announce_ready
 from console.application import FORM_BYTES_MAX, make_application
@@ -187,7 +188,7 @@ def main() -> None:
         else:
             run(options)
     except (OSError, PenstockError) as error:
-        sys.exit(f"penstock console: {error}")
+        end("console", error)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from common.net.certificate import CertificateWatch
 from common.ops import announce_ready, settle, setup_logging, start_ops
 from common.ops.build_info import installed_version
 from common.ops.drain_pages import proxy_pages
+from common.ops.ending import end
 from common.ops.stop import catch_stop
 from common.tracing.options import traces_of
 from consumer_proxy.options import limits, parse
@@ -113,7 +114,7 @@ def main() -> None:
     try:
         run(options)
     except (OSError, ValueError, PenstockError) as error:
-        sys.exit(f"penstock consumer-proxy: {error}")
+        end("consumer-proxy", error)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 from common.cluster.opening import open_coordination
 from common.errors import PenstockError
 from common.ops import announce_ready, setup_logging, start_ops
+from common.ops.ending import end
 from common.ops.stop import catch_stop
 from controller.controller import Controller
 from controller.metrics import ControllerMetrics
@@ -46,7 +47,7 @@ def main() -> None:
     try:
         run(options)
     except (OSError, PenstockError) as error:
-        sys.exit(f"penstock controller: {error}")
+        end("controller", error)
 
 
 if __name__ == "__main__":

@@ -13,13 +13,15 @@ from prometheus_client import CollectorRegistry
 
 from common.config.applying import process_name
 from common.config.health import ConfigMetrics, config_health
+from common.errors import PenstockError
 from common.ops import announce_ready, setup_logging, start_ops
 from common.ops.build_info import installed_version
+from common.ops.ending import end
 from common.ops.stop import catch_stop
 from engine.broker.process import BrokerProcess
 from engine.composition import Composition, finish, settle_process
 from engine.env.real import RealEnv
-from engine.errors import EngineError, LockedError
+from engine.errors import LockedError
 from engine.log import Log
 from engine.options import parse
 from engine.server.loop import NodeLoop
@@ -96,8 +98,8 @@ def main() -> None:
     except LockedError as error:
         print(f"penstock engine: {error}", file=sys.stderr)
         sys.exit(IN_USE)
-    except (OSError, EngineError) as error:
-        sys.exit(f"penstock engine: {error}")
+    except (OSError, PenstockError) as error:
+        end("engine", error)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from common.config.health import ConfigMetrics, config_health
 from common.config.store import ConfigStore
 from common.errors import PenstockError
 from common.ops import announce_ready, setup_logging, start_ops
+from common.ops.ending import end
 from common.ops.stop import catch_stop
 from engine.client.blocking import LeadingLink
 from engine.link.proof import KAFKA_BRIDGE_ROLE
@@ -74,11 +75,11 @@ def run(options: argparse.Namespace) -> None:
     stop.wait()
     server.stop_accepting()
     ends = [threading.Thread(target=each, daemon=True) for each in (partial(copies.close, CLOSE_S), out_copies.close)]
-    for end in ends:
-        end.start()
+    for closing in ends:
+        closing.start()
     clusters.close(CLOSE_S)
-    for end in ends:
-        end.join(CLOSE_S)
+    for closing in ends:
+        closing.join(CLOSE_S)
     server.stop()
     view.close()
     store.close()
@@ -110,7 +111,7 @@ def main() -> None:
     try:
         run(options)
     except (OSError, PenstockError) as error:
-        sys.exit(f"penstock kafka-bridge: {error}")
+        end("kafka-bridge", error)
 
 
 if __name__ == "__main__":

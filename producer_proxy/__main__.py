@@ -21,18 +21,19 @@ from common.config import ConfigView, open_store
 from common.config.applying import process_name
 from common.config.engine_records import EngineRecords
 from common.config.health import ConfigMetrics
+from common.errors import PenstockError
 from common.net import Limits, listen
 from common.net.certificate import CertificateWatch
 from common.ops import announce_ready, settle, setup_logging, start_ops
 from common.ops.build_info import installed_version
 from common.ops.connection_pages import MorePages
 from common.ops.drain_pages import proxy_pages
+from common.ops.ending import end
 from common.ops.stop import catch_stop
 from common.ops.topic_figures import TOPIC_FIGURES_PATH
 from common.secret_file import secret_faults
 from common.tracing.options import traces_of
 from engine.client.brokers import Brokers
-from producer_proxy.buffer.errors import BufferError_
 from producer_proxy.buffer.metrics import BufferMetrics
 from producer_proxy.buffer.options import make_buffering
 from producer_proxy.journal.metrics import JournalMetrics
@@ -121,8 +122,8 @@ def main() -> None:
     setup_logging("producer_proxy")
     try:
         run(options)
-    except (OSError, ValueError, BufferError_) as error:
-        sys.exit(f"penstock producer-proxy: {error}")
+    except (OSError, ValueError, PenstockError) as error:
+        end("producer-proxy", error)
 
 
 if __name__ == "__main__":

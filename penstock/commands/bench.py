@@ -11,13 +11,14 @@ import click
 from rich.console import Console
 
 from bench import instance
-from bench.errors import BenchError
+from bench.errors import BenchError, InstanceError
 from bench.generator import require_native
 from bench.measure import measure
 from bench.outcome import Outcome
 from bench.report import line, machine, table
 from bench.settings import DURABILITIES, MODES, ORDERS, SPACINGS, LoadSettings
 from bench.workloads import NAMES, load
+from penstock.commands.exits import FAILED, UNAVAILABLE, Command, CommandError
 
 DEFAULTS = LoadSettings()
 # option → the setting that it sets, where the names differ
@@ -30,7 +31,7 @@ def number(name: str, kind: Any, text: str) -> Any:
     return click.option(f"--{name.replace('_', '-')}", type=kind, default=None, help=f"{text} (default {default}).")
 
 
-@click.command("bench")
+@click.command("bench", cls=Command)
 @click.argument("what", metavar=f"[{'|'.join(MODES)}|WORKLOAD]", default="send", type=click.Choice([*MODES, *NAMES]))
 @click.option(
     "--data",
@@ -81,7 +82,7 @@ def command(what: str, data: Path | None, output: str, **options: Any) -> None:
         with nullcontext(instance.running(data)) if data else instance.own() as served:
             outcome = measure(name, settings, served, lambda text: click.echo(text, err=True))
     except BenchError as fault:
-        raise click.ClickException(str(fault)) from fault
+        raise CommandError(str(fault), UNAVAILABLE if isinstance(fault, InstanceError) else FAILED) from fault
     show(outcome, output)
     if outcome.complaints:
         sys.exit(1)

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 
@@ -62,3 +64,21 @@ def test_an_engine_with_an_empty_directory_is_refused_and_its_messages_are_buffe
     penstock.run("broker-group", "accept", "main")
     until(lambda: readyz(penstock)["ready"], "the accepted engine")
     until(lambda: b"kept" in penstock.call("pull", "orders", "-g", "readers", "--max", "1").stdout, "the message", 30.0)
+
+
+def test_a_proxy_that_reaches_no_store_and_has_no_snapshot_ends_with_one_sentence_and_code_5(tmp_path):
+    key = tmp_path / "cluster.key"
+    key.touch(mode=0o600)
+    key.write_bytes(bytes(range(32)))
+    ended = {
+        name: subprocess.Popen(
+            [sys.executable, "-P", "-m", name, "--listen", "127.0.0.1:0", "--cluster-key", str(key),
+             "--config", "zookeeper://127.0.0.1:1/away", "--snapshot", str(tmp_path / name)],
+            stderr=subprocess.PIPE, text=True,
+        )
+        for name in ("producer_proxy", "consumer_proxy")
+    }  # fmt: skip
+    for process in ended.values():
+        _, told = process.communicate(timeout=60)
+        assert process.returncode == 5 and "Traceback" not in told
+        assert told.splitlines()[-1].endswith("no connection within 5 s; there is no snapshot to start from")
