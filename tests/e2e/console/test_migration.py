@@ -89,10 +89,14 @@ def test_a_topic_is_asked_for_in_a_kafka_cluster_and_gets_a_queue_per_partition(
     for name, words in (("clicks", "partitions"), ("nowhere", "create it there")):
         page.goto(f"/requests/new?name={name}")
         page.locator("#description").fill("Clicks")
+        page.locator("#team").select_option("shop")
         page.locator("#home").select_option("kafka:main")
         expect(page.locator("#preview")).to_contain_text("one per partition in Kafka")
         page.get_by_role("button", name="Ask for it").click()
         page.get_by_role("button", name="Approve").click()
         expect(page.locator("main")).to_contain_text(words, timeout=STEP_MS)
     assert "'kafka:main'" in str(shown := penstock.run("topic", "show", "clicks")) and "'queues': 3" in str(shown)
+    (told,) = ada.faults  # the browser's word for the page that says that the second one is not applied
+    assert "503" in told
+    ada.faults.clear()
     ada.close()
