@@ -7,6 +7,7 @@ body names what is changed by an id that is given once, so that a repeated reque
 import hmac
 
 CONNECTIONS_PATH, CLOSE_PATH = "/connections", "/connections/close"
+DELIVERIES_PATH = "/deliveries"
 DRAIN_PATH, OUT, BACK = "/drain", "out", "back"
 """The page, and the words that take a proxy out of service and put it back, each before the turn of its present state."""
 

@@ -26,6 +26,7 @@ from common.net import listen
 from common.net.certificate import CertificateWatch
 from common.ops import announce_ready, settle, setup_logging, start_ops
 from common.ops.build_info import installed_version
+from common.ops.delivery_pages import delivery_pages
 from common.ops.drain_pages import proxy_pages
 from common.ops.ending import end
 from common.ops.stop import catch_stop
@@ -90,7 +91,10 @@ def run(options: argparse.Namespace) -> None:
     if isinstance(source, GroupsSource):
         registry.register(BreakerMetrics(lambda: [(link.name, link.breaker) for link in source.links]))
     traces = traces_of(options, process, registry, proxy.trace)
-    pages = proxy_pages(proxy.connections(), proxy.drain_switch, key, process, SystemClock())
+    pages = {
+        **proxy_pages(proxy.connections(), proxy.drain_switch, key, process, SystemClock()),
+        **delivery_pages(proxy.deliveries_of),
+    }
     ops = start_ops(options.ops[0], options.ops[1], registry, lambda: {**proxy.health(), **watch.health()}, pages)
     view.own_report.tell_pages(ops.port)
     settle(proxy.health, stop.asked)

@@ -98,6 +98,10 @@ class ConsumerProxy:
 
         return ConnectionList(self.server, os.urandom(4).hex(), use_of, reaches)
 
+    def deliveries_of(self, topic: str, queue: int, offset: int) -> list[dict[str, Any]]:
+        """The known deliveries of one message, for operators."""
+        return self.pulls.deliveries.of_message(self.server, topic, queue, offset)
+
     def _tick(self) -> None:
         if not self.drain_switch.is_out:  # its quota slices and its static share go to the other proxies
             self._lend()

@@ -28,6 +28,7 @@ from engine.log import Log
 from engine.ops.admin import Admin
 from engine.ops.append import Append
 from engine.ops.claims import Claims
+from engine.ops.confirmed_times import ConfirmedTimes
 from engine.ops.copied import CopiedOps
 from engine.ops.errors import RequestError
 from engine.ops.handshake import Handshake, LinkKeys
@@ -137,6 +138,7 @@ class Node:
         families: which topics families define; None: no topic is forgotten.
         replicas: the operations of slaves and controllers, in a group with replicas.
         output_hold: holds the output of clients' links until what it shows is confirmed; None: nothing is held.
+        confirmed_times: when that was, for operators; None: nobody asks.
 
     Attributes:
         output_hold: as given; a process may set it until it accepts connections.
@@ -148,11 +150,11 @@ class Node:
     def __init__(
         self, store: Log, config: NodeConfig, host: NodeHost, *, policies: Policies = DEFAULTS,
         ownership: QueueOwnership | None = None, settings: DeliverySettings | None = None,
-        limits: CreationLimits = NO_LIMITS, families: FamilyTopics | None = None,
-        replicas: ReplicaOps | None = None, output_hold: OutputHold | None = None,
+        limits: CreationLimits = NO_LIMITS, families: FamilyTopics | None = None, replicas: ReplicaOps | None = None,
+        output_hold: OutputHold | None = None, confirmed_times: ConfirmedTimes | None = None,
     ) -> None:  # fmt: skip
         self.store, self.clock, self._config, self._die = store, host.clock, config, host.die
-        self._replicas, self.output_hold = replicas, output_hold
+        self._replicas, self.output_hold, self._confirmed_times = replicas, output_hold, confirmed_times
         self.exchange = Exchange(BelievedTime(host.clock.wall_ms, host.clock.monotonic_ms, name="requests").checked_ms)
         raise_lost_ends(store)
         self.delivery = Delivery(
@@ -201,16 +203,14 @@ class Node:
     def _make_upkeep(self, policies: Policies, families: FamilyTopics) -> None:
         """Make the parts that forget unused groups and topics."""
         delivery, hours = self.delivery, self._config.expire_hours
-        self.groups = GroupUpkeep(
-            self.store, policies, delivery.groups, delivery.unload, delivery.creations, hours
-        )  # fmt: skip
+        self.groups = GroupUpkeep(self.store, policies, delivery.groups, delivery.unload, delivery.creations, hours)
         self.topics = TopicExpiry(
             self.store, policies, families, delivery.topic_changes, delivery.creations, self.timers,
             self.clock.wall_ms, lambda: self.groups.hours, hours,
         )  # fmt: skip
 
     def _all_handlers(self, host: NodeHost) -> dict[int, Handler]:
-        store, clock, uses = self.store, host.clock, self.delivery.creations.topic_uses
+        store, clock, uses, times = self.store, host.clock, self.delivery.creations.topic_uses, self._confirmed_times
         timer_ops = TimerOps(store, self.timers, self._watch_timers)
         replies = ReplyOps(self.exchange, clock, self._watch_deadlines)
         return {
@@ -224,7 +224,7 @@ class Node:
             layout.WINDOW: self.windows.handle,
             layout.CANCEL: self.waiting.cancel,
             layout.ADMIN: Admin(
-                store, self.delivery, clock, host.facts, host.stop, self.turn_end, self.groups, self.topics
+                store, self.delivery, clock, host.facts, host.stop, self.turn_end, self.groups, self.topics, times
             ).handle,
             layout.TIMER_ADD: timer_ops.add,
             layout.TIMER_ADD_AGAIN: timer_ops.add_again,

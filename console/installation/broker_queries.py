@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from common.config.view import ConfigView
 from common.contract import Code
+from common.placement import Placement, topic_hash
 from engine.client.admin import AdminClient, AdminError
 from engine.client.joined import JoinedLink, rows_of_queues
 from engine.link.errors import LinkError
@@ -14,6 +15,7 @@ Address = tuple[str, int]
 TIMEOUT_S = 3.0
 LOOK_UP_TIMEOUT_S = 20.0
 GROUPS_MAX = 200
+NO_GROUP = "No broker group is known to the console: start it with --engine, or see broker-group add."
 NOT_HERE = (Code.UNKNOWN_TOPIC, Code.UNKNOWN_GROUP)
 
 
@@ -76,7 +78,7 @@ class BrokerQueries:
                 except (OSError, LinkError) as error:
                     faults.append(f"{_engine(name)} does not answer: {error}")
             if not links and not faults:
-                faults = ["No broker group is known to the console: start it with --engine, or see broker-group add."]
+                faults = [NO_GROUP]
             yield BrokerLinks(links, faults)
 
     def _leading(self, addresses: Sequence[Address], timeout_s: float) -> AdminClient:
@@ -116,6 +118,13 @@ class BrokerQueries:
             except (OSError, LinkError) as error:
                 faults.append(f"{_engine(name)}: {error}")
         return Answers(rows_of_queues(found, list(self.places()), topic) if found else [], faults)
+
+    def home(self, topic: str, queue: int) -> str:
+        """The broker group that has the queue. Raises LinkError when the console knows none."""
+        names = list(self.places())
+        if not names:
+            raise LinkError(NO_GROUP)
+        return names[Placement(names).home(topic_hash(topic.encode()), queue)]
 
     def groups(self, opened: BrokerLinks, prefix: str = "", after: str = "", limit: int = GROUPS_MAX) -> list[str]:
         """Groups that have pulled from one of the engines, by name."""

@@ -9,6 +9,7 @@ from common.admin.connections import (
     find_connection,
     list_connections,
 )
+from common.admin.deliveries import DeliveriesTold, list_deliveries
 from common.config.errors import ConfigError
 from console.installation.configuration import Configuration
 
@@ -35,6 +36,13 @@ class ClientConnections:
             return list_connections(self._configuration.store, wanted, limit)
         except ConfigError as error:
             return ConnectionsTold(faults=[str(error)])
+
+    def deliveries(self, topic: str, queue: int, offset: int) -> DeliveriesTold:
+        """The deliveries of one message that the consumer proxies remember. Never raises."""
+        try:
+            return list_deliveries(self._configuration.store, topic, queue, offset)
+        except ConfigError as error:
+            return DeliveriesTold(faults=[str(error)])
 
     def find(self, id: str) -> ConnectionRow:
         """Raises EntryNotFound, InvalidEntry, ProxyPageError, ConfigError."""

@@ -1,6 +1,5 @@
 """Trace of one stored message: its state in each group, as far as the engines know it."""
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from console.installation.broker_queries import BrokerLinks, BrokerQueries
@@ -19,12 +18,18 @@ IN_FLIGHT = "in flight"
 
 
 class GroupTrace(NamedTuple):
-    """The message in one group. `dead`: the row of its dead letter; {}: none was found among the oldest 2,000."""
+    """The message in one group.
+
+    Attributes:
+        dead: the row of its dead letter; {}: none was found among the oldest 2,000.
+        lease: the engine's number of its lease, by which a delivery is known to be the present one; 0: none is known.
+    """
 
     group: str
     state: str
     sentence: str
     dead: dict[str, Any]
+    lease: int = 0
 
 
 class MessageTrace(NamedTuple):
@@ -43,26 +48,17 @@ def passage(accepted_ms: int | None, stored_ms: int, is_delayed: bool) -> str:
     if is_delayed:
         return "Delayed by its sender: its time in between says nothing about a fallback buffer."
     if waited_ms > CALL_MS_MAX:
-        return f"Waited {_span(waited_ms)}, longer than a call may last: it was in a fallback buffer, or was sent again later."
+        return f"Waited {span(waited_ms)}, longer than a call may last: it was in a fallback buffer, or was sent again later."
     if waited_ms < -CLOCKS_MS:
         return "Stored before it was accepted, by the clocks of two machines: they differ."
-    return f"Stored {_span(max(0, waited_ms))} later: within the time of a call, so a fallback buffer had it for no longer."
+    return (
+        f"Stored {span(max(0, waited_ms))} later: within the time of a call, so a fallback buffer had it for no longer."
+    )
 
 
-def _span(ms: int) -> str:
+def span(ms: int) -> str:
+    """A time span, in a unit that keeps it short."""
     return f"{ms:,} ms" if ms < 10_000 else f"{ms // 1_000:,} s" if ms < 600_000 else f"{ms // 60_000:,} minutes"
-
-
-def replication(copies: Sequence[int]) -> str:
-    """Whether a message is on other brokers, as a sentence. Engines do not record when it was copied.
-
-    Args:
-        copies: the number of brokers of each broker group.
-    """
-    if all(count == 1 for count in copies):
-        return "No: a broker group here has a single broker."
-    where = "By" if all(count > 1 for count in copies) else "Where its broker group has several brokers: by"
-    return f"{where} now on every broker that is in sync, because the engine shows no message before. When is not recorded."
 
 
 def trace(queries: BrokerQueries, topic: str, queue: int, offset: int, stored_ms: int) -> MessageTrace:
@@ -83,7 +79,7 @@ def _state(name: str, row: dict[str, Any], offset: int, dead: dict[str, Any]) ->
     if dead:
         return GroupTrace(name, "dead-lettered", f"Cause: {dead.get('cause', 'unknown')}.", dead)
     if told := row.get("message"):
-        return GroupTrace(name, *_told(told, max(0, offset - row["progress"])), {})
+        return GroupTrace(name, *_told(told, max(0, offset - row["progress"])), {}, told.get("lease", 0))
     if offset < row["progress"]:  # an engine of an earlier version
         return GroupTrace(name, "settled", "Acknowledged, or passed over by the group's filter or by a reset.", {})
     ahead = offset - row["progress"]
@@ -102,12 +98,12 @@ def _told(message: dict[str, Any], ahead: int) -> tuple[str, str]:
     """State and sentence of what the engine knows of the message itself."""
     attempts, left = message.get("attempts", 0), message.get("left_ms")
     before = f"{attempts:,} attempt{'s' if attempts != 1 else ''} so far" if attempts else "not delivered before"
-    span = "" if left is None else f" for {_span(left)} more"
+    rest = "" if left is None else f" for {span(left)} more"
     sentences = {
         "undelivered": f"Not delivered yet; {ahead:,} messages of the queue are before it.",
         "settled": "Acknowledged, or passed over by the group's filter or by a reset.",
-        "leased": f"A consumer has it, in attempt {attempts:,}{span}. Without an acknowledgement it is delivered again.",
-        "waiting": f"Waits for its next attempt{span}; {before}.",
+        "leased": f"A consumer has it, in attempt {attempts:,}{rest}. Without an acknowledgement it is delivered again.",
+        "waiting": f"Waits for its next attempt{rest}; {before}.",
         "due": f"The next pull gets it; {before}.",
         "held": f"Waits for an earlier message of its key; {before}.",
     }

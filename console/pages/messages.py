@@ -16,7 +16,8 @@ from common.names import is_name
 from console.asking.message_schema import body_check
 from console.database.topic_notes import notes_of
 from console.entries import OFFSET_MAX, QUEUE_MAX, TIME_RULE, time_ms, whole
-from console.installation.message_trace import IN_FLIGHT, passage, replication, trace
+from console.installation.message_copies import copies
+from console.installation.message_trace import IN_FLIGHT, passage, trace
 from console.installation.stored_messages import ID_CHARS_MAX, FoundMessage, Matching
 from console.pages.connections import clients_of
 from console.parts import account, actor, form, mask, may_use_topic, parts
@@ -132,10 +133,13 @@ def show_trace(name: str, queue: int, offset: int) -> ResponseReturnValue:
     accepted_ms = int.from_bytes(assigned[:6], "big") if assigned is not None else None
     found = trace(parts().brokers, name, queue, offset, message.stored_ms)
     shown = {"accepted_ms": accepted_ms, "passage": passage(accepted_ms, message.stored_ms, message.is_delayed)}
-    held = [each.group for each in found.groups if each.state == IN_FLIGHT]
+    told = parts().connections.deliveries(name, queue, offset)
+    present = {(each.group, each.lease) for each in found.groups if each.lease}
+    sure = {row.group for row in told.rows if (row.group, row.lease) in present}
+    held = [each.group for each in found.groups if each.state == IN_FLIGHT and each.group not in sure]
     return render_template(
-        "trace.html", name=name, message=message, found=found, **shown,
-        copies=replication([len(each) for each in parts().brokers.places().values()]), held=len(held),
+        "trace.html", name=name, message=message, found=found, **shown, told=told, present=present, held=len(held),
+        copies=copies(parts().brokers, name, queue, message.stored_ms),
         holders=[(each, clients_of({"topic": name, "group": each})) for each in held[:HOLDERS_MAX]],
     )  # fmt: skip
 

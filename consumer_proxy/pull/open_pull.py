@@ -5,6 +5,7 @@ from typing import Any
 from common.limits import Meter
 from consumer_proxy.call import Call
 from consumer_proxy.pull.positions import PositionPull
+from consumer_proxy.pull.recent_deliveries import Replies
 from engine.link.acknowledgement import NO_ACKS
 from engine.link.pull import NOTHING, PullAnswer, PullScope
 
@@ -23,6 +24,7 @@ class OpenPull:
         held: encoded ranges that release what the reply carried, while it may still be unsent.
         reply_end: position in the connection's output after which the reply has left.
         earlier: the connection's pull before this one, while its reply may still be unsent.
+        replies: the connection's last replies with messages, this pull's own one included once it is made.
         reply_key: key of the reply tokens in the deliveries.
         told: fields 7 and 8 of the response: topics that are not defined, the lease time that the call left open.
         sources: table of the deliveries' sources; empty: they have none.
@@ -31,8 +33,8 @@ class OpenPull:
     """
 
     __slots__ = (
-        "acked", "call", "connection", "deadline_s", "earlier", "handle", "held", "meter", "position_read", "reply_end",
-        "reply_key", "scope", "sources", "started_s", "tick", "told", "trace", "was_held",
+        "acked", "call", "connection", "deadline_s", "earlier", "handle", "held", "meter", "position_read", "replies",
+        "reply_end", "reply_key", "scope", "sources", "started_s", "tick", "told", "trace", "was_held",
     )  # fmt: skip
 
     def __init__(self, connection: Any, call: Call, started_s: float, deadline_s: float) -> None:
@@ -52,6 +54,7 @@ class OpenPull:
         self.trace: Any = None
         self.reply_end = 0
         self.earlier: OpenPull | None = None
+        self.replies: Replies = ()
 
     def follow(self, before: "OpenPull", left: int) -> None:
         """Come after a pull of the same connection, whose output has left up to `left`, below the end of its reply.

@@ -25,6 +25,7 @@ from consumer_proxy.errors import Refused
 from consumer_proxy.pull.native import build_reply, read_call
 from consumer_proxy.pull.open_pull import OpenPull
 from consumer_proxy.pull.positions import PositionPull
+from consumer_proxy.pull.recent_deliveries import REPLIES_KEPT, RecentDeliveries, SentReply
 from consumer_proxy.pull.replies import not_a_call, position_reports, refusal, tail
 from consumer_proxy.pull.reply_format import REPLY_BYTES_MAX
 from consumer_proxy.pull.request_rules import check_request
@@ -61,6 +62,7 @@ class Pulls:
         later: called as (seconds, function, *arguments) to have the function called after that time.
     Attributes:
         tracing: gets each pull and its reply; None: nothing is traced.
+        deliveries: the last replies of connections, for operators.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Pulls:
         self.brake = AuthThrottle()
         self._stopping = False
         self.tracing: PullTracing | None = None
+        self.deliveries = RecentDeliveries()
 
     @property
     def waiting(self) -> int:
@@ -292,6 +295,9 @@ class Pulls:
             pull.meter.take(given, len(reply))
         if given and given == held and read is None:
             pull.held = leases_of(answer.payload, answer.pieces_at, 0, RELEASE)[0]
+            if pull.scope is not None:
+                reply_sent = SentReply(self._clock.now_ms(), pull.scope, pull.held)
+                pull.replies = (reply_sent, *pull.replies[: REPLIES_KEPT - 1])
         self._reply(pull, code, reply)
 
     def _ask(self, pull: OpenPull, ask: Callable[..., Any], question: Any, then: Callable[..., None]) -> None:
@@ -363,8 +369,10 @@ class Pulls:
         """Follow the connection's end. Set once per connection: from the first call on its context is an OpenPull."""
         if connection.context is None:
             connection.on_close = partial(self._closed, connection.on_close)
-        elif connection.context.reply_end > (left := connection.left):
-            pull.follow(connection.context, left)
+        else:
+            pull.replies = connection.context.replies
+            if connection.context.reply_end > (left := connection.left):
+                pull.follow(connection.context, left)
         connection.context = pull
 
     def _closed(self, before: Callable[[Any], None] | None, connection: Any) -> None:
@@ -375,10 +383,13 @@ class Pulls:
             if pull.handle is not None:
                 self._source.cancel(pull.handle)
         each = pull if connection.unsent else None
+        unsent = []
         while each is not None:
             if each.reply_end > connection.left:
+                unsent.append(each.held)
                 self.release(each)
             each = each.earlier
+        self.deliveries.ended(connection.peer, pull.replies, unsent)
         if before is not None:
             before(connection)
 

@@ -30,6 +30,7 @@ from engine.env.background import PacedThread
 from engine.log import Log
 from engine.log.write.failed_sync import is_marked
 from engine.node import Node
+from engine.ops.confirmed_times import SAMPLE_MS, ConfirmedTimes
 from engine.ops.output_hold import OutputHold
 from engine.server.native import call_each_turn, reference
 from engine.server.server import LinkServer
@@ -51,6 +52,7 @@ class BrokerProcess:
         )  # fmt: skip
         self._coordination: Coordination = open_coordination(options.config)
         self._changed = Event()
+        self._confirmed_times = ConfirmedTimes()
         self._core = BrokerCore(
             options.broker, options.broker_group, self, incarnations, self._coordination, keys=parts.keys,
             can_begin=options.first, id_window_mib=options.id_window_mib,
@@ -79,7 +81,13 @@ class BrokerProcess:
         return [*self._parts.start_threads(store), PacedThread("repairs", work.steps())]
 
     def make_node(self, store: Log, *, replicas: GroupOps, output_hold: OutputHold) -> Node:
-        return self._parts.make_node(store, self._server.facts, replicas=replicas, output_hold=output_hold)
+        return self._parts.make_node(
+            store,
+            self._server.facts,
+            replicas=replicas,
+            output_hold=output_hold,
+            confirmed_times=self._confirmed_times,
+        )
 
     def serve(self, node: Node) -> None:
         self._server.use(node)
@@ -109,6 +117,15 @@ class BrokerProcess:
         key, now_ms = self._parts.keys.cluster, self.env.clock.monotonic_ms
         return MasterLink(broker, self._options.broker, engine_address(address), key, now_ms)
 
+    def _sample(self) -> None:
+        """Note how far the log is confirmed now, for operators who look at one message."""
+        life, newest = self._core.life, self._core.known.newest
+        if life is None or life.lead_at is None or newest is None:
+            self._confirmed_times.clear()
+            return
+        in_sync = tuple(sorted(newest[1].in_sync))
+        self._confirmed_times.note(self.env.now_ms(), life.appender.end_position, life.hold.confirmed, in_sync)
+
     def _change_roles(self) -> None:
         while True:
             self._changed.wait()
@@ -125,6 +142,8 @@ class BrokerProcess:
         loop = gevent.get_hub().loop
         stop_turns, ticks = call_each_turn(self._core.turns.run), loop.timer(TICK_MS / 1000, TICK_MS / 1000)
         ticks.start(self._core.tick)
+        samples = loop.timer(SAMPLE_MS / 1000, SAMPLE_MS / 1000)
+        samples.start(self._sample)
         changing = gevent.spawn(self._change_roles)
         ops = self._start_ops()
         parts.follower.start(process_name("engine", options.listen[0], self._server.port), ops.port)
@@ -143,6 +162,7 @@ class BrokerProcess:
         self._end_orderly()
         stop_turns()
         ticks.stop()
+        samples.stop()
         parts.follower.close()
         ops.stop()
 

@@ -14,6 +14,7 @@ from engine.ops.admin_dead_letters import DeadLetterVerbs
 from engine.ops.admin_groups import GroupVerbs
 from engine.ops.admin_topics import TopicVerbs, limit_of, text_of
 from engine.ops.checks import json_answer, shown
+from engine.ops.confirmed_times import ConfirmedTimes
 from engine.ops.errors import RequestError
 from engine.ops.peer import Peer
 
@@ -26,11 +27,13 @@ class Admin:
         stop: called for the verb `stop`; the process ends as after SIGTERM.
         on_stored: called after each verb, which may have stored messages.
         groups, topics: forget unused groups and topics.
+        confirmed_times: times of confirmation, in a group with replicas.
     """
 
     def __init__(
         self, store: Log, delivery: Delivery, clock: NodeClock, facts: Callable[[], dict], stop: Callable[[], None],
         on_stored: Callable[[], None], groups: GroupUpkeep, topics: TopicExpiry,
+        confirmed_times: ConfirmedTimes | None = None,
     ) -> None:  # fmt: skip
         self._store, self._delivery, self._facts, self._stop = store, delivery, facts, stop
         self._clock, self._on_stored = clock, on_stored
@@ -43,6 +46,7 @@ class Admin:
             **self._group_verbs.verbs,
             **TopicVerbs(store, delivery, topics).verbs,
             **DeadLetterVerbs(store, delivery).verbs,
+            **({} if confirmed_times is None else {"confirmed": confirmed_times.answer}),
         }
 
     def handle(self, peer: Peer, request_id: int, payload: bytes) -> None:

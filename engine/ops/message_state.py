@@ -9,6 +9,8 @@ from engine.delivery.queue_cursor import QueueCursor
 def message_state(place: QueueCursor, offset: int, now_ms: int) -> dict[str, Any]:
     """The row's `message`: `state`, `attempts` (deliveries so far; left out where they are not known any more), `left_ms`.
 
+    `lease` is the number of its lease, where that is known: receipts carry it, so a proxy knows which client got them.
+
     | state | meaning |
     |---|---|
     | undelivered | it was not given to a consumer yet |
@@ -31,4 +33,5 @@ def _in_flight(found: InFlightRange, now_ms: int) -> dict[str, Any]:
     if found.ready:
         return {"state": "due", "attempts": found.attempt}
     left = {} if found.due_ms == NEVER else {"left_ms": max(0, found.due_ms - now_ms)}
-    return {"state": "leased" if found.lease else "waiting", "attempts": found.attempt, **left}
+    lease = {"lease": found.lease} if found.lease and not found.is_restored else {}
+    return {"state": "leased" if found.lease else "waiting", "attempts": found.attempt, **left, **lease}

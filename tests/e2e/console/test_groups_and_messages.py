@@ -62,7 +62,7 @@ def test_a_dead_letter_is_looked_at_exported_and_redriven(ada, penstock):
     expect(page.locator("pre")).to_contain_text(HOSTILE)
     page.get_by_role("link", name=f"{TOPIC} 0 / 0").click()
     page.get_by_role("link", name="Trace").click()
-    expect(page.get_by_role("row", name=GROUP)).to_contain_text("dead-lettered")
+    expect(page.get_by_role("row", name=GROUP).first).to_contain_text("dead-lettered")
     page.goto(f"/groups/{GROUP}/dead-letters")
     with page.expect_download() as exported:
         page.get_by_role("link", name="Export as CSV").click()
@@ -76,7 +76,12 @@ def test_a_dead_letter_is_looked_at_exported_and_redriven(ada, penstock):
     expect(page.get_by_role("heading", name="No dead letters")).to_be_visible()
     assert [each["body"] for each in pull(penstock)] == ['=HYPERLINK("x")']
     page.goto(f"/topics/{TOPIC}/messages/0/3/trace")
-    expect(page.get_by_role("row", name=GROUP)).to_contain_text("settled")
+    expect(page.get_by_role("row", name=GROUP).first).to_contain_text("settled")
+    send(penstock, "worked on")
+    (held,) = pull(penstock, "--no-ack")
+    page.goto(f"/topics/{TOPIC}/messages/{held['queue']}/{held['offset']}/trace")
+    expect(page.get_by_role("row", name="has it")).to_contain_text(f"{GROUP} demo 127.0.0.1:")
+    assert [each["body"] for each in pull_again(penstock)] == ["worked on"]
 
 
 def test_a_position_moves_as_the_preview_has_shown(ada, penstock):

@@ -1,9 +1,12 @@
 """The state of a message in a group, from what the engine answers."""
 
+from contextlib import contextmanager
+
 import pytest
 
 from console.installation.broker_queries import Answers, BrokerLinks
-from console.installation.message_trace import passage, replication, trace
+from console.installation.message_copies import LONE, copies
+from console.installation.message_trace import passage, trace
 from engine.client.admin import AdminError
 
 
@@ -96,9 +99,46 @@ def test_the_time_between_acceptance_and_storage_tells_of_a_fallback_buffer(acce
     assert words in found if words else found == ""
 
 
+class Replicas:
+    """Stands for the engines: one group, whose master tells `confirmed` or raises."""
+
+    def __init__(self, told, brokers: int = 2) -> None:
+        self._told, self._brokers = told, brokers
+
+    def home(self, topic, queue):
+        return "main"
+
+    def places(self):
+        return {"main": (("127.0.0.1", 1),) * self._brokers}
+
+    @contextmanager
+    def open(self):
+        yield BrokerLinks({"main": self}, [])
+
+    def ask(self, verb, stored_ms):
+        if isinstance(self._told, Exception):
+            raise self._told
+        return {"confirmed": self._told}
+
+
+BOTH = {"in_sync": ["b1", "b2"]}
+
+
 @pytest.mark.parametrize(
-    ("copies", "words"),
-    [([1], "a single broker"), ([3, 3], "By now on every broker"), ([1, 3], "Where its broker group")],
+    ("told", "by_ms", "words"),
+    [
+        ({"after_ms": 1_000, "by_ms": 1_130, **BOTH}, 1_130, "b1 and b2 had it at most 130 ms after it was stored"),
+        ({"after_ms": 1_900, "by_ms": 2_000, **BOTH}, 2_000, "b1 and b2 had it 900 ms to 1,000 ms after"),
+        ({"by_ms": 9_000, **BOTH}, 9_000, "the present master has led since later"),
+        ({"after_ms": 1_000, "by_ms": 1_100, "in_sync": ["b1"]}, 1_100, "b1 alone was in sync"),
+        ({"after_ms": 1_000}, None, "load the page again"),
+        (AdminError(100, "verb 'confirmed'"), None, "when is not known: "),
+    ],
 )
-def test_what_is_known_of_copies_is_said_and_what_is_not_too(copies, words):
-    assert words in replication(copies) and ("not recorded" in replication(copies)) == (copies != [1])
+def test_when_the_brokers_in_sync_had_a_message_is_said_as_far_as_it_is_known(told, by_ms, words):
+    found = copies(Replicas(told), "orders", 0, 1_000)
+    assert found.by_ms == by_ms and words in found.sentence
+
+
+def test_a_lone_broker_has_no_copies():
+    assert copies(Replicas({}, brokers=1), "orders", 0, 1_000) == (LONE, None)
