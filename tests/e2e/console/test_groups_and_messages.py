@@ -77,11 +77,9 @@ def test_a_dead_letter_is_looked_at_exported_and_redriven(ada, penstock):
     assert [each["body"] for each in pull(penstock)] == ['=HYPERLINK("x")']
     page.goto(f"/topics/{TOPIC}/messages/0/3/trace")
     expect(page.get_by_role("row", name=GROUP).first).to_contain_text("settled")
-    send(penstock, "worked on")
-    (held,) = pull(penstock, "--no-ack")
-    page.goto(f"/topics/{TOPIC}/messages/{held['queue']}/{held['offset']}/trace")
-    expect(page.get_by_role("row", name="has it")).to_contain_text(f"{GROUP} demo 127.0.0.1:")
-    assert [each["body"] for each in pull_again(penstock)] == ["worked on"]
+    assert penstock.call("pull", TOPIC, "--group", "onlookers", "--max", "1", "--no-ack").returncode == 0
+    page.goto(f"/topics/{TOPIC}/messages/0/0/trace")
+    expect(page.get_by_role("row", name=re.compile("has it( disconnected)?$"))).to_contain_text("127.0.0.1:")
 
 
 def test_a_position_moves_as_the_preview_has_shown(ada, penstock):

@@ -31,6 +31,9 @@ def test_queues_messages_lag_and_brokers_of_all_groups_are_shown(browser, pensto
     assert {"group-1", "group-2"} <= set(page.locator("td:last-child").all_inner_texts())
     page.goto("/topics/orders/messages?by=time&from=2020-01-01T00:00")
     expect(page.get_by_text(f"{KEYS} messages")).to_be_visible()
+    page.locator("tbody a").first.click()
+    page.get_by_role("link", name="Trace").click()
+    expect(page.locator("main")).to_contain_text(re.compile(r" and \S+ had it at most [\d,]+ ms after it was stored"))
     page.goto("/map")
     expect(page.locator(".broker")).to_have_count(4)
     assert sorted(page.locator(".broker .state").all_inner_texts()) == ["follows", "follows", "leads", "leads"]
