@@ -194,7 +194,7 @@ def _write_rows(desk: ConsoleDesk, names: list[str], scale: float) -> None:
     with desk.database.write() as connection:
         rows = [
             {
-                "topic": f"wish.{number:05d}", "asker": "bench", "asked": {"name": f"wish.{number:05d}", **asked},
+                "kind": "topic", "name": f"wish.{number:05d}", "asker": "bench", "asked": {"name": f"wish.{number:05d}", **asked},
                 "settings": {"queues": 8}, "base": {"queues": 4}, "base_version": 1, "state": state, "version": 1, **base,
             }
             for number, state in zip(range(int(REQUESTS * scale) + 1), states, strict=False)

@@ -23,7 +23,7 @@ from engine.link.read import ReadAnswer, ReadPosition, ReadQuestion
 TAILS_MAX, TAILS_PER_ACCOUNT_MAX = 8, 2
 QUEUES_MAX = 256
 TAIL_S_MAX = 600.0
-WAIT_MS, PAUSE_S = 2_000, 0.2  # a wait ends with the first message; a shorter one asks an idle engine more often
+WAIT_MS, PAUSE_S = 4_000, 0.2  # a wait ends with the first message; a shorter one asks an idle engine more often
 PAGE_MESSAGES, PAGE_BYTES = 50, 1 << 20
 GOOD = (OK, UNAVAILABLE, OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC)
 
@@ -71,7 +71,7 @@ class LiveTail:
         self.places = tail_places()
 
     def follow(self, topic: str, queues: int, wanted: Filter | None) -> Iterator[list[FoundMessage]]:
-        """New messages that pass the filter, at least one list per three seconds, which may be empty, for TAIL_S_MAX.
+        """New messages that pass the filter, at least one list per five seconds, which may be empty, for TAIL_S_MAX.
 
         An engine that does not know the topic yet is read from its first message on. The caller closes the
         iterator early when its page has gone. Raises LinkError, AdminError and OSError.

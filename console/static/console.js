@@ -92,6 +92,9 @@
     }
   };
   makeScrollable();
+  // On a narrow screen the menu is one line: show where we are.
+  const current = document.querySelector('.side nav [aria-current="page"]');
+  if (current) current.parentElement.scrollLeft = current.offsetLeft - current.parentElement.offsetLeft - 40;
   window.addEventListener("resize", makeScrollable);
   document.addEventListener("htmx:after:swap", makeScrollable);
   document.addEventListener("toggle", makeScrollable, true);

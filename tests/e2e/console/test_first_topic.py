@@ -121,6 +121,8 @@ def test_a_user_asks_an_operator_approves_a_client_sends_and_the_message_is_foun
     expect(olga.page.locator("pre")).to_contain_text('"order": 17')
     olga.page.get_by_role("link", name="hex").click()
     expect(olga.page.locator("pre")).to_contain_text("7b 22 6f 72 64 65 72 22")
+    olga.page.get_by_role("link", name="Trace").click()
+    expect(olga.page.get_by_role("row", name="readers").first).to_be_visible()
     olga.close()
 
 

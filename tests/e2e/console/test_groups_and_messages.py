@@ -12,6 +12,7 @@ from playwright.sync_api import expect
 from common.contract import Credential, Message, SendRequest
 from common.credential import mint
 from common.proxy_link import ProxyLink
+from tests.e2e.console.axe import serious_findings
 from tests.e2e.console.test_first_topic import Person
 from tests.waiting import until
 
@@ -60,6 +61,7 @@ def test_a_dead_letter_is_looked_at_exported_and_redriven(ada, penstock):
     expect(page.get_by_text("2 dead letters")).to_be_visible()
     page.locator("tbody a").first.click()
     expect(page.locator("pre")).to_contain_text(HOSTILE)
+    assert serious_findings(page) == []
     page.get_by_role("link", name=f"{TOPIC} 0 / 0").click()
     page.get_by_role("link", name="Trace").click()
     expect(page.get_by_role("row", name=GROUP).first).to_contain_text("dead-lettered")

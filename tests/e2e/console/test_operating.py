@@ -22,16 +22,12 @@ from migration.plan import parse_plan
 from migration.recipes.course import PlanStep
 from tests.e2e.console.axe import serious_findings
 from tests.e2e.console.test_first_topic import Person
+from tests.e2e.console.walked_pages import OPERATED
 from tests.e2e.running import PENSTOCK
 from tests.waiting import until
 
 TEXT = "name: shop\nrecipe: mirror\ncluster: main\ntopics: [stock]\n"
 LINES_MS = 30_000  # a command starts in a second of a processor
-PATHS = (
-    "/consumption/new?topics=orders", "/requests/1", "/broker-groups/main", "/limits", "/migrations/shop", "/groups/billing/change",
-    "/migrations/shop/verify", "/map", "/connections", "/quotas", "/topics/orders/delete", "/topics/orders", "/groups/readers",
-    "/applications/shop", "/applications/new",
-)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +105,8 @@ def test_connected_clients_are_on_the_pages_and_an_operator_closes_one_by_page_a
             page.goto(path)
             expect(page.locator("#clients tbody tr", has_text="mailing")).to_have_count(count)
         page.get_by_role("link", name=f"Close the connection of {reader['peer']}").click()
+        expect(page.get_by_role("button", name="Close the connection")).to_be_visible()
+        assert serious_findings(page) == []
         expect(page.get_by_role("heading", name=reader["peer"])).to_be_visible()
         page.get_by_role("button", name="Close the connection").click()
         expect(page.get_by_text("The connection is closed.")).to_be_visible()
@@ -199,7 +197,7 @@ def test_a_migration_is_followed_on_its_page_and_its_commands_are_the_real_ones(
 def test_no_page_of_operating_is_wider_than_a_phone_or_has_a_serious_finding(ada):
     page, wide, found = ada.page, [], {}
     page.set_viewport_size({"width": 390, "height": 800})
-    for path in PATHS:
+    for path in OPERATED:
         page.goto(path)
         page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
         if page.evaluate("document.documentElement.scrollWidth > innerWidth"):

@@ -5,6 +5,7 @@ import pytest
 from console.roles import ROLE_NAMES, Role
 from console.security.access import ACCESS
 from console.security.origins import Origins
+from tests.e2e.console.walked_pages import IN_STORIES, OPERATED, WATCHED
 from tests.unit.console.consoles import SETUP, text_of
 
 VALUES = {
@@ -26,10 +27,23 @@ VALUES = {
     "command": "start",
     "filename": "console.css",
 }
+NO_PAGES = {
+    "actions.export", "lists_csv.topics", "lists_csv.groups", "dead_letters.export", "messages.body",  # files
+    "charts.points", "map.stream", "tail.live", "health.alive", "health.ready", "static",  # for programs
+    "broker_groups.live", "map.live", "migrations.live", "migrations.positions", "requests.applied",  # parts of pages
+    "openid.begin", "openid.answer",  # to the provider and back
+}  # fmt: skip
 
 
 def test_every_endpoint_has_a_role_and_no_role_is_for_an_endpoint_that_is_gone(console):
     assert {rule.endpoint for rule in console.app.url_map.iter_rules()} == set(ACCESS)
+
+
+def test_no_page_is_left_out_of_the_walk_of_axe(console):
+    adapter = console.app.url_map.bind("console.test")
+    walked = {adapter.match(path.partition("?")[0])[0] for path in (*WATCHED, *OPERATED, *IN_STORIES)}
+    pages = {rule.endpoint for rule in console.app.url_map.iter_rules() if "GET" in rule.methods}
+    assert {each for each in pages if not each.startswith("api.")} - walked == NO_PAGES
 
 
 def with_token(console, browser, path, method):
