@@ -64,7 +64,7 @@ def make_source(options: argparse.Namespace, key: bytes, view: ConfigView, recor
     source = GroupsSource(key, connect, window)
 
     def follow() -> None:
-        source.follow([(group.name, group.place) for group in view.broker_groups()])
+        source.follow([(group.name, group.place) for group in view.broker_groups()], view.placed_topics)
 
     follow()
     view.on_change(follow)

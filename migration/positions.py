@@ -10,7 +10,7 @@ from common.contract import Code
 from common.kafka.base import END, STABLE_END, ClusterAdmin
 from common.kafka.records import Partition
 from common.names import stored_name
-from common.placement import Placement, topic_hash
+from common.placement import NONE_PLACED, PlacedTopics, Placement, topic_hash
 from engine.client.admin import AdminError
 from engine.client.backlog import backlogs
 from engine.client.copied import CopyLink, accept, states
@@ -50,8 +50,8 @@ class EnginePositions:
         links: to the engine of each broker group, by the group's name.
     """
 
-    def __init__(self, links: Mapping[str, EngineLink]) -> None:
-        self._links, self._placement = list(links.values()), Placement(list(links))
+    def __init__(self, links: Mapping[str, EngineLink], placed: PlacedTopics = NONE_PLACED) -> None:
+        self._links, self._placement = list(links.values()), Placement(list(links), placed)
 
     def copied(self, topics: Sequence[CopiedTopic]) -> dict[str, list[SourceState]]:
         """The state of each queue's source, by topic; an empty list: an engine does not have the topic yet.

@@ -168,7 +168,9 @@ class ProducerProxy:
 
     def _follow_groups(self) -> None:
         if self.brokers.only is None:
-            self.brokers.follow([(group.name, group.place) for group in self._view.broker_groups()])
+            groups = self._view.broker_groups()
+            spared = {group.name for group in groups if group.is_spared}
+            self.brokers.follow([(group.name, group.place) for group in groups], self._view.placed_topics, spared)
 
     def _tick(self) -> None:
         if not self.drain_switch.is_out:  # its quota slices and its static share go to the other proxies

@@ -109,16 +109,25 @@ def change(
 
 
 def set_settings(
-    admin: Administrator, definition: type[D], name: str, settings: Changes, seen: int | None = None
+    admin: Administrator, definition: type[D], name: str, settings: Changes, seen: int | None = None,
+    check: Callable[[D, D], object] = lambda old, new: None,
 ) -> D:  # fmt: skip
     """Change some settings of a definition; see `change` for `seen`.
 
+    Args:
+        check: called with the old and the new definition; raises an error where the change is not allowed.
     Raises:
         EntryNotFound, InvalidDefinition: with all faults; nothing was written.
         StateConflict: a setting that can only grow would shrink, or one that is fixed would change.
     """
     definition.check_settings(name, settings.given())  # also where there is no definition yet to change
-    return change(admin, definition, name, lambda old: _changed(old, settings.given()), seen)
+
+    def new(old: D) -> D:
+        made = _changed(old, settings.given())
+        check(old, made)
+        return made
+
+    return change(admin, definition, name, new, seen)
 
 
 def _changed(old: D, given: dict[str, Any]) -> D:
@@ -129,7 +138,7 @@ def _changed(old: D, given: dict[str, Any]) -> D:
             )
         if each.change == FIXED and given.get(each.name, now := getattr(old, each.name)) != now:
             raise StateConflict(f"{thing(old.kind, old.name)}: {each.name} cannot change: it is {now}")
-    return type(old).from_value(old.name, {**old.to_value(), **given})
+    return type(old).from_value(old.name, old.complete({**old.to_value(), **given}))
 
 
 def delete(admin: Administrator, definition: type[D], name: str) -> None:

@@ -22,6 +22,14 @@ def set_address(admin: Administrator, name: str, address: str) -> BrokerGroupDef
     return verbs.change(admin, BrokerGroupDefinition, name, lambda old: replace(old, address=address))
 
 
+def set_writes(admin: Administrator, name: str, writes: str, seen: int | None = None) -> BrokerGroupDefinition:
+    """Change which new messages a group takes while others could take them.
+
+    Raises EntryNotFound, InvalidDefinition; VersionConflict where it has another version than `seen`.
+    """
+    return verbs.change(admin, BrokerGroupDefinition, name, lambda old: replace(old, writes=writes), seen)
+
+
 def remove(admin: Administrator, name: str) -> None:
     """Remove a group: its queues move to the others, the messages in them do not. Raises EntryNotFound."""
     verbs.delete(admin, BrokerGroupDefinition, name)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from common.admin import administrator as verbs
-from common.admin import families, groups, topics
+from common.admin import families, groups, placing, topics
 from common.admin.administrator import Administrator
 from common.admin.errors import StateConflict
 from common.admin.groups import GroupSettings
@@ -180,7 +180,7 @@ def _declared(
     old = definition.from_value(name, stored)
     declared = {each for each in _names(definition) if each in settings or table[each].change != FIXED}
     kept = {each: value for each, value in stored.items() if each not in declared}
-    made = definition.from_value(name, {**kept, **settings})
+    made = definition.from_value(name, old.complete({**kept, **_with_closed_queues(old, settings)}))
     for each in table.values():
         now, then = getattr(old, each.name), getattr(made, each.name)
         if each.change == GROWS and then < now:
@@ -191,6 +191,13 @@ def _declared(
             raise StateConflict(f"{thing(old.kind, name)}: {each.name} cannot change: it is {now}")
     # An entry may be stored with defaults written out: the same settings are no change.
     return stored if made == old else made.to_value()
+
+
+def _with_closed_queues(old: Definition, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The declared settings; a topic whose broker groups have changed has more queues than its file tells."""
+    if not isinstance(old, TopicDefinition) or not old.placement:
+        return settings
+    return {**settings, "queues": max(old.queues, settings.get("queues", 0))}
 
 
 def apply(admin: Administrator, changes: Sequence[DeclaredChange]) -> None:
@@ -216,7 +223,13 @@ def apply(admin: Administrator, changes: Sequence[DeclaredChange]) -> None:
 def _replace(admin: Administrator, change: DeclaredChange, new: dict[str, Any]) -> None:
     """Replace an entry that still has the version of the comparison. Raises VersionConflict."""
     made = KINDS[change.kind].from_value(change.name, new)
-    verbs.change(admin, KINDS[change.kind], change.name, lambda old: made, change.version)
+
+    def replaced(old: Definition) -> Definition:
+        if isinstance(old, TopicDefinition) and isinstance(made, TopicDefinition):
+            placing.check_change(admin, old, made)
+        return made
+
+    verbs.change(admin, KINDS[change.kind], change.name, replaced, change.version)
 
 
 def _is(change: DeclaredChange, kind: str, word: str) -> bool:

@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from common.admin import administrator as verbs
+from common.admin import placing
 from common.admin.administrator import Administrator, OnUnreadable
 from common.admin.errors import AlreadyExist, StateConflict
 from common.config.definitions import TopicDefinition
@@ -35,12 +37,13 @@ def create(
         names: with a mapping, the settings of a name override `settings`.
         skip_existing: leave existing topics as they are.
     Raises:
-        InvalidDefinition: with the faults of all names; nothing was created.
+        InvalidDefinition: with the faults of all names, or a broker group does not exist; nothing was created.
         AlreadyExist: some of them exist; nothing was created.
     """
     made = _definitions(names, settings)
     now_ms = max(admin.clock.now_ms(), _last_deleted_ms(admin) + 1)
     made = [replace(each, made_ms=now_ms) for each in made]
+    placing.check_groups_exist(admin, made)
     if skip_existing:
         taken = set(admin.store.taken("topic", [each.name for each in made]))
         made = [each for each in made if each.name not in taken]
@@ -94,9 +97,10 @@ def set_topic(
     Args:
         seen: the version that the change was decided on; another one is a VersionConflict. None: any.
     Raises:
-        StateConflict: fewer queues; the messages of the others could not be pulled any more.
+        StateConflict: fewer queues; the messages of the others could not be pulled any more. Or other broker groups,
+            while its queues are those of another system.
     """
-    return verbs.set_settings(admin, TopicDefinition, name, settings, seen)
+    return verbs.set_settings(admin, TopicDefinition, name, settings, seen, partial(placing.check_change, admin))
 
 
 def delete(admin: Administrator, name: str) -> None:

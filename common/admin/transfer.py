@@ -14,6 +14,7 @@ from common.clock import Clock
 from common.config import buckets as layout
 from common.config import snapshot
 from common.config.checks import Checks
+from common.config.definitions import TopicDefinition
 from common.config.errors import EntryNotFound, InvalidDefinition, InvalidEntry
 from common.config.identity import StoreIdentity
 from common.config.kinds import DEFINITIONS
@@ -119,6 +120,8 @@ def _grown(kind: str, name: str, old: dict[str, Any], new: dict[str, Any]) -> di
     except InvalidDefinition:
         return new
     growing = [each.name for each in table_of(definition).values() if each.change == GROWS]
+    if isinstance(now, TopicDefinition) and isinstance(then, TopicDefinition) and not then.continues(now):
+        new = new | {each: now.to_value().get(each, []) for each in ("broker_groups", "placement")}
     return new | {each: getattr(now, each) for each in growing if getattr(now, each) > getattr(then, each)}
 
 

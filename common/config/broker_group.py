@@ -7,6 +7,7 @@ from common.config.checks import Checks
 from common.config.definition import Definition
 
 BROKERS_MAX = 7
+ALL, KEYED = WRITES = ("all", "keyed")
 
 
 @dataclass(frozen=True)
@@ -17,18 +18,29 @@ class BrokerGroupDefinition(Definition):
     Attributes:
         name: takes part in the placement, so it stays when the broker moves.
         address: HOST:PORT of its broker's link; of several brokers, separated by commas.
+        writes: ALL, or KEYED: messages without a key go to other groups where they can, so that this one has little to do.
     """
 
     kind: ClassVar[str] = "broker_group"
 
     address: str
+    writes: str = ALL
 
     @classmethod
     def checked_parts(cls, checks: Checks) -> dict[str, Any]:
-        return {"address": checks.addresses("address", BROKERS_MAX)}
+        return {
+            "address": checks.addresses("address", BROKERS_MAX),
+            "writes": checks.choice("writes", ALL, WRITES),
+        }
 
     def to_value(self) -> dict[str, Any]:
-        return {**self.extra, "address": self.address}
+        value = {**self.extra, "address": self.address}
+        return value if self.writes == ALL else {**value, "writes": self.writes}
+
+    @property
+    def is_spared(self) -> bool:
+        """Whether messages that can go to another group do."""
+        return self.writes == KEYED
 
     @property
     def addresses(self) -> tuple[tuple[str, int], ...]:

@@ -70,6 +70,10 @@ class Definition:
     def check_together(self, checks: Checks) -> None:
         """Check the rules about several fields."""
 
+    def complete(self, value: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A new stored form of this definition, with what follows from the settings that it changes."""
+        return value
+
     def to_value(self) -> dict[str, Any]:
         """The stored form, which `from_value` reads."""
         return {**self.extra, **self._stored_settings()}

@@ -24,6 +24,7 @@ from common.config.guard import StoreGuard
 from common.config.kind_view import KindView
 from common.config.kinds import DEFINITIONS
 from common.config.last_known import LastKnown, UnreadableEntry, changes
+from common.config.placed_topics import PlacedTopicIndex
 from common.config.process_report import ProcessReport
 from common.config.snapshot import Buckets
 from common.config.store import FOLLOWED, GENERATION, KINDS, ConfigStore, ConfigVersion
@@ -72,7 +73,7 @@ class ConfigView:
         }
         self._unsynced = set(FOLLOWED)  # kinds that may be older than the store
         self._snapshot_at_ms: int | None = None  # while some kind is from the snapshot: the time when that was current
-        self._families, self._guard = Families(), StoreGuard()
+        self._families, self._guard, self.placed_topics = Families(), StoreGuard(), PlacedTopicIndex()
         self._last_known = LastKnown({}, _PARSE, self._clock)
         self._damage: dict[str, str] = {}  # by kind: why the store's state is not taken
         self._damaged_since_ms: int | None = None
@@ -210,9 +211,7 @@ class ConfigView:
             view.keep(number, name, found)
             return found
 
-    def _parse(
-        self, kind: str, text: bytes, name: str, parse: Callable[[str, Any], Any]
-    ) -> Definition | BrokerGroupDefinition | None:
+    def _parse(self, kind: str, text: bytes, name: str, parse: Callable[[str, Any], Any]) -> Any:
         if not is_name(name):
             return None
         entry = layout.find(text, name)
@@ -316,6 +315,9 @@ class ConfigView:
             self._families = Families(view.entries(), self._last_known.values.get(kind))
             # After the families: a reader that still uses the old view caches there what it finds by the old families.
             self._kinds["topic"] = self._kinds["topic"].unparsed()
+        if kind == "topic":  # before the topics: a queue that a reader sees is placed already
+            parse = partial(self._parse, kind, parse=TopicDefinition.from_value)
+            run_blocking(partial(self.placed_topics.follow, view.buckets.payloads, parse))
         self._kinds[kind] = view
 
     def _compare(self, kind: str, old: Buckets, new: Buckets) -> None:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from common.config.view import ConfigView
 from common.contract import Code
-from common.placement import Placement, topic_hash
+from common.placement import PlacedTopics, Placement, topic_hash
 from engine.client.admin import AdminClient, AdminError
 from engine.client.joined import JoinedLink, rows_of_queues
 from engine.link.errors import LinkError
@@ -58,6 +58,15 @@ class BrokerQueries:
         if self._brokers:
             return {"main": self._brokers}
         return {group.name: group.addresses for group in self._view.broker_groups()}
+
+    @property
+    def placed_topics(self) -> PlacedTopics:
+        """The topics that are placed on some of the broker groups."""
+        return self._view.placed_topics
+
+    def placement(self) -> Placement:
+        """The homes of queues among `places`."""
+        return Placement(list(self.places()), self.placed_topics)
 
     def leader(self) -> Address | None:
         """The broker that leads the only broker group, or its first one; None: the configuration names the groups."""
@@ -117,14 +126,14 @@ class BrokerQueries:
                     faults.append(f"{_engine(name)}: {error}")
             except (OSError, LinkError) as error:
                 faults.append(f"{_engine(name)}: {error}")
-        return Answers(rows_of_queues(found, list(self.places()), topic) if found else [], faults)
+        return Answers(rows_of_queues(found, list(self.places()), topic, self.placed_topics) if found else [], faults)
 
     def home(self, topic: str, queue: int) -> str:
         """The broker group that has the queue. Raises LinkError when the console knows none."""
         names = list(self.places())
         if not names:
             raise LinkError(NO_GROUP)
-        return names[Placement(names).home(topic_hash(topic.encode()), queue)]
+        return names[Placement(names, self.placed_topics).home(topic_hash(topic.encode()), queue)]
 
     def groups(self, opened: BrokerLinks, prefix: str = "", after: str = "", limit: int = GROUPS_MAX) -> list[str]:
         """Groups that have pulled from one of the engines, by name."""
@@ -142,7 +151,11 @@ class BrokerQueries:
         with self.open(LOOK_UP_TIMEOUT_S) as opened:
             if opened.faults:
                 raise LinkError(" ".join(opened.faults))
-            yield JoinedLink(opened.links) if len(opened.links) > 1 else next(iter(opened.links.values()))
+            yield (
+                JoinedLink(opened.links, self.placed_topics)
+                if len(opened.links) > 1
+                else next(iter(opened.links.values()))
+            )
 
     @contextmanager
     def complete(self, timeout_s: float = LOOK_UP_TIMEOUT_S) -> Iterator[dict[str, AdminClient]]:

@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from common.contract import Code
-from common.placement import Placement, topic_hash
+from common.placement import topic_hash
 from console.installation.broker_queries import NOT_HERE, BrokerQueries
 from engine.client.admin import AdminError
 from engine.client.joined import rows_of_queues
@@ -52,17 +52,17 @@ class GroupResets:
                     unknown = error
         if not answers:
             raise unknown or AdminError(Code.UNKNOWN_GROUP, f"group {group}: no engine knows it")
-        rows = rows_of_queues(answers, list(self._queries.places()), topic)
+        rows = rows_of_queues(answers, list(self._queries.places()), topic, self._queries.placed_topics)
         return [QueueMove(row["queue"], row["old"], row["new"]) for row in rows]
 
     def move(self, group: str, topic: str, offsets: dict[int, int]) -> list[QueueMove]:
         """Move queues to offsets. Each engine checks its own; a queue that fails ends the loop with its error."""
         names = list(self._queries.places())
-        placement, hashed = Placement(names), topic_hash(topic.encode())
+        placement, hashed = self._queries.placement(), topic_hash(topic.encode())
         done: list[QueueMove] = []
         with self._queries.complete() as links:
             for queue, offset in sorted(offsets.items()):
-                link = links[names[placement.home(hashed, queue) if len(names) > 1 else 0]]
+                link = links[names[placement.home(hashed, queue)]]
                 for row in link.ask("reset", group=group, topic=topic, to=offset, queue=queue)["moved"]:
                     done.append(QueueMove(row["queue"], row["old"], row["new"]))
         return done

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from common.filter.native import Filter
-from common.placement import Placement, topic_hash
+from common.placement import topic_hash
 from console.installation.broker_queries import BrokerQueries
 from console.installation.stored_messages import FoundMessage, decoded
 from engine.client import lookup
@@ -90,12 +90,9 @@ class LiveTail:
     def _links(self, topic: str, count: int) -> Iterator[tuple[dict[str, AdminClient], dict[str, dict[int, int]]]]:
         """Links, and per engine the end offset of each of its queues."""
         names = list(self._queries.places())
-        placement, hashed = Placement(names), topic_hash(topic.encode())
+        placement, hashed = self._queries.placement(), topic_hash(topic.encode())
         with self._queries.complete() as links:
-            homes = {
-                queue: names[placement.home(hashed, queue) if len(names) > 1 else 0]
-                for queue in range(min(count, QUEUES_MAX))
-            }
+            homes = {queue: names[placement.home(hashed, queue)] for queue in range(min(count, QUEUES_MAX))}
             yield (
                 links,
                 {name: _ends(links[name], topic, [queue for queue in homes if homes[queue] == name]) for name in links},

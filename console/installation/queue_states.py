@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from common.placement import Placement, topic_hash
+from common.placement import topic_hash
 from console.installation.broker_queries import GROUPS_MAX, BrokerLinks, BrokerQueries
 from engine.client.admin import AdminClient, AdminError
 from engine.link.codes import OFFSET_OUT_OF_RANGE, OK, UNKNOWN_TOPIC
@@ -46,7 +46,7 @@ def queue_states(
     A queue that has no message yet is at 0.
     """
     names = list(queries.places())
-    homes = [0] * queues if len(names) <= 1 else _homes(names, topic, queues)
+    homes = _homes(queries, topic, queues)
     found: list[QueueState] = []
     faults = list(opened.faults)
     for number, name in enumerate(names):
@@ -68,7 +68,7 @@ def queue_ends(queries: BrokerQueries, opened: BrokerLinks, topics: Mapping[str,
     names = list(queries.places())
     asked: dict[str, list[ReadPosition]] = {name: [] for name in opened.links}
     for topic, queues in topics.items():
-        homes = [0] * queues if len(names) <= 1 else _homes(names, topic, queues)
+        homes = _homes(queries, topic, queues)
         for queue in range(queues):
             if names[homes[queue]] in asked:
                 asked[names[homes[queue]]].append(ReadPosition(topic, queue))
@@ -81,9 +81,8 @@ def queue_ends(queries: BrokerQueries, opened: BrokerLinks, topics: Mapping[str,
     return found
 
 
-def _homes(names: list[str], topic: str, queues: int) -> list[int]:
-    placement, hashed = Placement(names), topic_hash(topic.encode())
-    return [placement.home(hashed, queue) for queue in range(queues)]
+def _homes(queries: BrokerQueries, topic: str, queues: int) -> bytes:
+    return queries.placement().homes(topic_hash(topic.encode()), queues) if queries.places() else bytes(queues)
 
 
 def _of_engine(link: AdminClient, name: str, topic: str, queues: list[int]) -> list[QueueState]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from common.contract import Message, decode_struct
 from common.filter.native import Filter
+from common.placement import first_queue
 from console.installation.broker_queries import BrokerQueries
 from engine.client import lookup
 from engine.client.admin import AdminError
@@ -82,8 +83,10 @@ class StoredMessages:
 
     def by_key(self, topic: str, key: str, from_ms: int, limit: int) -> list[FoundMessage]:
         """The oldest messages with a key that were stored at or after a time."""
+        first = first_queue(self._queries.placed_topics, topic)
         with self._queries.joined() as link:
-            return [decoded(topic, each) for each in lookup.by_key(link, topic, key, from_ms, min(limit, LIMIT_MAX))]
+            found = lookup.by_key(link, topic, key, from_ms, min(limit, LIMIT_MAX), first_queue=first)
+        return [decoded(topic, each) for each in found]
 
     def matching(self, topic: str, wanted: Filter, from_ms: int, until_ms: int | None, limit: int) -> Matching:
         """The oldest messages since a time that pass a filter; reads SCAN_MAX messages and SCAN_S_MAX at most."""

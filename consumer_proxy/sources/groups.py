@@ -9,7 +9,7 @@ from typing import Any
 
 import gevent
 
-from common.placement import topic_hash
+from common.placement import NONE_PLACED, PlacedTopics, topic_hash
 from common.stalls import Stalls
 from consumer_proxy.sources.base import OnLent, OnPulled, OnRead, Source, SourceDown
 from consumer_proxy.sources.engine import AWAY
@@ -56,9 +56,13 @@ class GroupsSource(Source):
     def up(self) -> bool:
         return any(not link.refusing for link in self.links)
 
-    def follow(self, groups: Sequence[tuple[str, Place]]) -> None:
-        """Use these groups from now on. Waiting questions are answered with their messages: clients ask again."""
-        changed = self._router.follow(groups)
+    def follow(self, groups: Sequence[tuple[str, Place]], placed: PlacedTopics = NONE_PLACED) -> None:
+        """Use these groups from now on. Waiting questions are answered with their messages: clients ask again.
+
+        Args:
+            placed: see Router.follow.
+        """
+        changed = self._router.follow(groups, placed)
         if changed is None:
             return
         self._numbers_of.clear()

@@ -2,6 +2,7 @@
 from libc.stdint cimport int64_t, uint32_t
 
 from common.limits._meter cimport Meter
+from common.wire._walk cimport murmur2
 from engine.client._durability cimport LANE_COUNT
 
 
@@ -9,6 +10,7 @@ cdef class Destination:
     cdef readonly bytes name
     cdef readonly uint32_t topic_id
     cdef readonly uint32_t queues
+    cdef readonly uint32_t first_queue           # the first one that takes new messages; those before are only read
     cdef readonly uint32_t body_bytes_max
     cdef readonly unsigned char durability       # number of the topic's durability class: 1 to DURABILITY_MAX
     cdef public bint buffered         # the topic has a fallback buffer
@@ -28,6 +30,16 @@ cdef class Destination:
     cdef uint32_t sticky_queue[LANE_COUNT]       # by lane: the queue of messages without a key
     cdef uint32_t next_queue
     cdef public int64_t made_ms       # time of the topic's creation, 0: unknown; a topic created again is another one
+
+
+cdef inline uint32_t queue_of_key(Destination destination, const unsigned char* key, Py_ssize_t size) noexcept:
+    """The queue of a key, by Kafka's hash, among those that take new messages."""
+    return destination.first_queue + (murmur2(key, size) & 0x7FFFFFFF) % (destination.queues - destination.first_queue)
+
+
+cdef inline uint32_t queue_after(Destination destination, uint32_t queue) noexcept:
+    """The next queue in the rotation of those that take new messages."""
+    return queue + 1 if queue + 1 < destination.queues else destination.first_queue
 
 
 cdef inline uint32_t topic_id_at(Destination destination, int group) except? 0:

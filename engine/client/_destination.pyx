@@ -6,6 +6,7 @@ from libc.stdint cimport uint32_t
 
 from cpython.dict cimport PyDict_DelItem, PyDict_GetItem, PyDict_Next
 from cpython.object cimport PyObject
+from engine.client._durability cimport LANE_COUNT
 from engine.link.constants cimport DURABILITY_MAX
 
 
@@ -18,10 +19,12 @@ cdef class Destination:
         durability: number of the topic's durability class.
         homes, ids: with several broker groups, the home of each queue and the topic id at each group; see
             _destination.pxd.
+        first_queue: of those that take new messages.
     """
 
     def __init__(self, bytes name, uint32_t topic_id, uint32_t queues, unsigned char durability, uint32_t body_bytes_max,
-                 uint32_t id_window_ms=0, bytes homes=None, bytes ids=None):
+                 uint32_t id_window_ms=0, bytes homes=None, bytes ids=None, uint32_t first_queue=0):
+        cdef int lane
         self.name, self.topic_id, self.queues = name, topic_id, queues
         self.durability, self.body_bytes_max = durability, body_bytes_max
         self.id_window_ms = id_window_ms
@@ -31,6 +34,15 @@ cdef class Destination:
         if homes is not None and (len(homes) != <Py_ssize_t>queues or len(ids) % 4 or max(homes) >= len(ids) // 4):
             raise ValueError("homes and ids: one home per queue, one topic id per home")
         self.homes, self.ids = homes, ids
+        if first_queue and first_queue >= queues:
+            raise ValueError(f"first queue {first_queue} of {queues}: one at least has to take messages")
+        self.first_queue = self.next_queue = first_queue
+        for lane in range(LANE_COUNT):
+            self.sticky_queue[lane] = first_queue
+
+    def queue_of_key(self, bytes key not None):
+        """The queue of a key."""
+        return queue_of_key(self, key, len(key))
 
     def with_tap(self, tap):
         """This destination if it has this tap, else a copy with it; None: without one."""
@@ -38,7 +50,8 @@ cdef class Destination:
         if self.tap is tap:
             return self
         made = Destination(
-            self.name, self.topic_id, self.queues, self.durability, self.body_bytes_max, self.id_window_ms, self.homes, self.ids
+            self.name, self.topic_id, self.queues, self.durability, self.body_bytes_max, self.id_window_ms, self.homes, self.ids,
+            self.first_queue,
         )
         made.meter, made.grade, made.made_ms, made.tap, made.is_doubled = self.meter, self.grade, self.made_ms, tap, self.is_doubled
         made.next_queue = self.next_queue

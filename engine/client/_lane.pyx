@@ -13,9 +13,8 @@ from common.limits._queue_limit cimport QueueLimit
 from common.net._connection cimport Connection
 from common.net._frames cimport PROTOCOL_LINK
 from common.net._reactor cimport TurnEnd, monotonic_s, reactor_of
-from common.wire._walk cimport murmur2
 from engine.client._append_request cimport MOVED, AppendItem, AppendRequest, AppendRun, Waiter
-from engine.client._destination cimport Destination, topic_id_at
+from engine.client._destination cimport Destination, queue_after, queue_of_key, topic_id_at
 from engine.client._little cimport get32, put32
 from engine.link.constants cimport (
     ASSIGNED_ID_SIZE, CODE_NOT_MASTER, CODE_OK, CODE_TIMEOUT, CODE_UNAVAILABLE, FRAME_REST_SIZE, RECORD_HAS_ID,
@@ -180,11 +179,11 @@ cdef class Lane(TurnEnd):
         cdef int lane = self.number
         cdef uint32_t number = <uint32_t>self.append_number
         if key_size >= 0:
-            return (murmur2(key, key_size) & 0x7FFFFFFF) % destination.queues
+            return queue_of_key(destination, key, key_size)
         if destination.sticky_append[lane] != number:
             destination.sticky_append[lane] = number
             destination.sticky_queue[lane] = destination.next_queue
-            destination.next_queue = (destination.next_queue + 1) % destination.queues
+            destination.next_queue = queue_after(destination, destination.next_queue)
         return destination.sticky_queue[lane]
 
     cdef int join(self, Waiter waiter) except -1:

@@ -9,7 +9,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from common.wire._walk cimport HAS_ID, HAS_KEY, Message, murmur2
 from engine.client._append_request cimport MOVED, AppendItem, AppendRequest, AppendRun, Waiter
-from engine.client._destination cimport Destination, topic_id_at
+from engine.client._destination cimport Destination, queue_after, queue_of_key, topic_id_at
 from engine.client._lane cimport Lane
 from engine.link.constants cimport CODE_OVERLOADED, CODE_UNAVAILABLE
 
@@ -92,7 +92,9 @@ cdef class Lanes:
         elif type(key) is int:
             homes = homes[key:key + 1]
         elif key is not None:
-            homes = homes[(murmur2(<bytes>key, len(key)) & 0x7FFFFFFF) % destination.queues:][:1]
+            homes = homes[queue_of_key(destination, <bytes>key, len(key)):][:1]
+        elif destination.first_queue:
+            homes = homes[destination.first_queue:]
         for group in set(homes):
             lane = self.lanes[group]
             if takes(lane, destination):
@@ -220,7 +222,7 @@ cdef class Lanes:
         if self.only is not None:
             return self.only.choose_queue(destination, key, key_size) if self.only.is_up() else NO_QUEUE
         if key_size >= 0:
-            queue = (murmur2(key, key_size) & 0x7FFFFFFF) % destination.queues
+            queue = queue_of_key(destination, key, key_size)
             lane = self.home(destination, queue)
             return queue if takes(lane, destination) else NO_QUEUE
         queue = destination.sticky_queue[self.number]
@@ -248,7 +250,7 @@ cdef class Lanes:
         if message.flags & HAS_ID and destination.id_window_ms:
             home = self.home_of_id(frame + message.id_start, message.id_size)
             if message.flags & HAS_KEY:
-                queue = (murmur2(frame + message.key_start, message.key_size) & 0x7FFFFFFF) % destination.queues
+                queue = queue_of_key(destination, frame + message.key_start, message.key_size)
             else:
                 queue = self.queue_of_id(destination, frame + message.id_start, message.id_size)
             if <unsigned char>destination.homes[queue] != home:
@@ -268,12 +270,13 @@ cdef class Lanes:
         cdef const unsigned char* id_homes = self.id_homes
         cdef uint32_t hashed = murmur2(shown, size) & 0x7FFFFFFF
         cdef unsigned char home = id_homes[hashed % ID_SLOTS]
-        cdef uint32_t first = hashed // ID_SLOTS % destination.queues
+        cdef uint32_t count = destination.queues - destination.first_queue
+        cdef uint32_t first = destination.first_queue + hashed // ID_SLOTS % count
         cdef uint32_t queue = first
-        for _ in range(destination.queues):
+        for _ in range(count):
             if homes[queue] == home:
                 return queue
-            queue = (queue + 1) % destination.queues
+            queue = queue_after(destination, queue)
         return first
 
     cdef uint32_t bound_queue(self, Destination destination, key) except? 0:
@@ -290,9 +293,9 @@ cdef class Lanes:
         """
         cdef uint32_t queue
         cdef Lane lane
-        for _ in range(destination.queues):
+        for _ in range(destination.queues - destination.first_queue):
             queue = destination.next_queue
-            destination.next_queue = (queue + 1) % destination.queues
+            destination.next_queue = queue_after(destination, queue)
             lane = self.home(destination, queue)
             if takes(lane, destination) and (any_share or (lane.lets_in(1, destination.grade) and lane.admits())):
                 return queue

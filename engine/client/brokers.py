@@ -2,16 +2,15 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 import gevent
 
 from common.breaker import Breaker, BreakerConfig, State
 from common.config.engine_records import EngineRecords
-from common.keyhash import queue_of
 from common.limits import QueueLimit
-from common.placement import ID_SLOTS, IDS_HASH, Placement
+from common.placement import ID_SLOTS, IDS_HASH, NONE_PLACED, PlacedTopics, Placement
 from common.readiness import Note
 from common.stalls import Stalls
 from engine.client.append import AppendClient, Destination, Lane, Lanes
@@ -46,11 +45,12 @@ class Broker(BrokerGroup):
     Attributes:
         is_silent: a rare operation had no answer in time, and none has come since. The breaker sees appends only, so it
             does not learn of a broker that hangs while nothing is sent to it.
+        is_spared: an operator steers messages away that can go to another group.
     """
 
     def __init__(self, name: str, number: int, address: Place, append: AppendClient, rpc: RpcLink, now_s: float):
         super().__init__(name, number, address, rpc, Breaker(now_s, ALONE if name == ONLY else BreakerConfig()))
-        self.append, self.is_silent = append, False
+        self.append, self.is_silent, self.is_spared = append, False, False
         self._moved_sent = False
         for lane in append.lanes:
             self._apply(lane)
@@ -95,6 +95,12 @@ class Broker(BrokerGroup):
         """Whether all messages that were taken up to then, in monotonic seconds, have their answers."""
         return all((taken_at := lane.oldest_taken_at) is None or taken_at > since_s for lane in self.append.lanes)
 
+    def spare(self, is_spared: bool) -> None:
+        """Set whether messages that can go to another group do so. Those that cannot are taken as ever."""
+        self.is_spared = is_spared
+        for lane in self.append.lanes:
+            self._apply(lane)
+
     def number_lanes(self) -> None:
         """Pass the group's new number to the lanes."""
         for lane in self.append.lanes:
@@ -114,7 +120,8 @@ class Broker(BrokerGroup):
         super()._follow_breaker(state_before, was_refusing)
 
     def _apply(self, lane: Lane) -> None:
-        lane.share, lane.refusing = self.breaker.share, self.breaker.refusing
+        lane.share = 0 if self.is_spared else self.breaker.share
+        lane.refusing = self.breaker.refusing
 
 
 class Brokers:
@@ -171,9 +178,18 @@ class Brokers:
         self.router.use_one(self.only)
         self.lanes = tuple(Lanes(lane.number, lane) for lane in self.only.append.lanes)
 
-    def follow(self, groups: Sequence[tuple[str, Place]]) -> None:
-        """Use these groups from now on. Messages on their way to a removed one are answered as when its link breaks."""
-        changed = self.router.follow(groups)
+    def follow(
+        self, groups: Sequence[tuple[str, Place]], placed: PlacedTopics = NONE_PLACED, spared: Collection[str] = ()
+    ) -> None:
+        """Use these groups from now on. Messages on their way to a removed one are answered as when its link breaks.
+
+        Args:
+            placed: see Router.follow.
+            spared: names of the groups that an operator steers messages away from.
+        """
+        changed = self.router.follow(groups, placed)
+        for broker in self.listed:
+            broker.spare(broker.name in spared)
         if changed is None:
             return
         removed, added = changed
@@ -229,11 +245,13 @@ class Brokers:
 
         A number is the queue itself. Without a key it is the first queue from number `turn` on whose broker may be used.
         """
-        queues = destination.queues
         if isinstance(key, int):
             tried = [key]
+        elif key is not None:
+            tried = [destination.queue_of_key(key)]
         else:
-            tried = [queue_of(key, queues)] if key is not None else [(turn + step) % queues for step in range(queues)]
+            count = destination.queues - destination.first_queue
+            tried = [destination.first_queue + (turn + step) % count for step in range(count)]
         for any_share in (False, True):
             for queue in tried:
                 number = 0 if destination.homes is None else destination.homes[queue]
@@ -242,7 +260,7 @@ class Brokers:
                     destination.topic_id if destination.ids is None else U32.unpack_from(destination.ids, 4 * number)[0]
                 )
                 takes = broker is not None and topic_id and not broker.breaker.refusing
-                is_usable = broker is not None and broker.breaker.share and not broker.is_silent
+                is_usable = broker is not None and broker.breaker.share and not (broker.is_silent or broker.is_spared)
                 if takes and broker is not None and (any_share or is_usable):
                     return broker, topic_id, queue
         return None

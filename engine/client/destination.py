@@ -16,16 +16,18 @@ class Destination:
         durability: number of the topic's durability class.
         homes, ids: with several broker groups, the home of each queue and the topic id at each group; see
             _destination.pxd.
+        first_queue: of those that take new messages.
     """
 
     __slots__ = (
-        "body_bytes_max", "buffered", "checked_at", "diverted", "durability", "grade", "homes", "id_window_ms", "ids",
-        "is_doubled", "is_special", "lane", "made_ms", "meter", "name", "next_queue", "queues", "sticky", "tap", "topic_id",
+        "body_bytes_max", "buffered", "checked_at", "diverted", "durability", "first_queue", "grade", "homes", "id_window_ms",
+        "ids", "is_doubled", "is_special", "lane", "made_ms", "meter", "name", "next_queue", "queues", "sticky", "tap",
+        "topic_id",
     )  # fmt: skip
 
     def __init__(
         self, name: bytes, topic_id: int, queues: int, durability: int, body_bytes_max: int, id_window_ms: int = 0,
-        homes: bytes | None = None, ids: bytes | None = None,
+        homes: bytes | None = None, ids: bytes | None = None, first_queue: int = 0,
     ) -> None:  # fmt: skip
         if not 1 <= durability <= len(CLASSES):
             raise ValueError(f"durability class {durability}: use 1 to {len(CLASSES)}")
@@ -35,7 +37,10 @@ class Destination:
         if homes is not None and (ids is None or len(homes) != queues or len(ids) % 4 or max(homes) >= len(ids) // 4):
             raise ValueError("homes and ids: one home per queue, one topic id per home")
         self.homes, self.ids = homes, ids
-        self.checked_at = self.next_queue = self.made_ms = 0
+        if first_queue and first_queue >= queues:
+            raise ValueError(f"first queue {first_queue} of {queues}: one at least has to take messages")
+        self.first_queue = self.next_queue = first_queue
+        self.checked_at = self.made_ms = 0
         self.buffered = self.diverted = False
         self.meter: Meter | None = None
         self.grade, self.is_special, self.is_doubled = 0, False, False
@@ -50,11 +55,19 @@ class Destination:
     def choose_queue(self, lane: int, append: int, key: bytes | None) -> int:
         """Queue of a message: by its key; without a key, one queue per append, in rotation."""
         if key is not None:
-            return queue_of(key, self.queues)
-        if self.sticky.get(lane, (0, 0))[0] != append:
+            return self.queue_of_key(key)
+        if self.sticky.get(lane, (0, self.first_queue))[0] != append:
             self.sticky[lane] = (append, self.next_queue)
-            self.next_queue = (self.next_queue + 1) % self.queues
+            self.next_queue = self.queue_after(self.next_queue)
         return self.sticky[lane][1]
+
+    def queue_of_key(self, key: bytes) -> int:
+        """The queue of a key, by Kafka's hash, among those that take new messages."""
+        return self.first_queue + queue_of(key, self.queues - self.first_queue)
+
+    def queue_after(self, queue: int) -> int:
+        """The next queue in the rotation of those that take new messages."""
+        return queue + 1 if queue + 1 < self.queues else self.first_queue
 
 
 class Destinations:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from common.placement import Placement, topic_hash
+from common.placement import NONE_PLACED, PlacedTopics, Placement, topic_hash
 from engine.client.admin import AdminClient
 from engine.link import layout
 
@@ -12,9 +12,9 @@ from engine.link import layout
 class JoinedLink:
     """A `Link` of engine/client/lookup.py over several engines: a queue is read at its home."""
 
-    def __init__(self, engines: Mapping[str, AdminClient]) -> None:
+    def __init__(self, engines: Mapping[str, AdminClient], placed: PlacedTopics) -> None:
         self._engines = list(engines.values())
-        self._placement = Placement(list(engines))
+        self._placement = Placement(list(engines), placed)
 
     def call(self, op: int, payload: bytes) -> tuple[int, bytes]:
         """Send a READ of one position, or a look-up by id or key."""
@@ -61,17 +61,19 @@ class JoinedLink:
 
 
 def rows_of_queues(
-    answers: Mapping[str, list[dict[str, Any]]], groups: Sequence[str], topic: str | None = None
-) -> list[dict[str, Any]]:
+    answers: Mapping[str, list[dict[str, Any]]], groups: Sequence[str], topic: str | None = None,
+    placed: PlacedTopics = NONE_PLACED,
+) -> list[dict[str, Any]]:  # fmt: skip
     """One row per queue, by topic and number: that of its home, with the broker group's name where there are several.
 
     Args:
         answers: rows with `queue`, and `topic` where it is not given, by broker group.
         groups: all broker groups. Rows of an engine about queues of another home are dropped.
+        placed: needed where there are several groups.
     """
     if len(groups) == 1:
         return [row for rows in answers.values() for row in rows]
-    placement = Placement(groups)
+    placement = Placement(groups, placed)
     found = []
     for name, rows in answers.items():
         for row in rows:

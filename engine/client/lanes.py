@@ -5,7 +5,6 @@ The reference of `_lanes`.
 
 from collections.abc import Callable, Sequence
 
-from common.keyhash import queue_of
 from common.placement import ID_SLOTS
 from engine.client.append_request import AppendRequest, Result, Waiter
 from engine.client.destination import Destination
@@ -53,7 +52,9 @@ class Lanes:
         elif isinstance(key, int):
             homes = homes[key : key + 1]
         elif key is not None:
-            homes = homes[queue_of(key, destination.queues) :][:1]
+            homes = homes[destination.queue_of_key(key) :][:1]
+        else:
+            homes = homes[destination.first_queue :]
         open_lanes = [lane for each in set(homes) if self._is_open(lane := self.lanes[each], destination) and lane]
         if not open_lanes:
             return True
@@ -127,9 +128,9 @@ class Lanes:
             number = self.only.append_number
             return destination.choose_queue(self.number, number, key) if self.only.up else None
         if key is not None:
-            own = queue_of(key, destination.queues)
+            own = destination.queue_of_key(key)
             return own if self._is_open(self._home(destination, own), destination) else None
-        append, sticky = destination.sticky.get(self.number, (0, 0))
+        append, sticky = destination.sticky.get(self.number, (0, destination.first_queue))
         lane = self._home(destination, sticky)
         is_filling = lane is not None and lane.share and lane.link is not None and append == lane.append_number
         if is_filling and lane is not None and lane.lets_in(1, destination.grade):
@@ -143,9 +144,9 @@ class Lanes:
         return queue
 
     def _next_of(self, destination: Destination, any_share: bool) -> int | None:
-        for _ in range(destination.queues):
+        for _ in range(destination.queues - destination.first_queue):
             queue = destination.next_queue
-            destination.next_queue = (queue + 1) % destination.queues
+            destination.next_queue = destination.queue_after(queue)
             lane = self._home(destination, queue)
             if lane is None or not self._is_open(lane, destination):
                 continue

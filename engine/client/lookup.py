@@ -106,8 +106,9 @@ def stream(link: Link, starts: Sequence[ReadPosition]) -> Iterator[Stored]:
 
 
 def by_key(
-    link: Link, topic: str, key: str, from_ms: int, limit: int, tell: Callable[[str], None] = lambda sentence: None
-) -> list[Stored]:
+    link: Link, topic: str, key: str, from_ms: int, limit: int, tell: Callable[[str], None] = lambda sentence: None,
+    first_queue: int = 0,
+) -> list[Stored]:  # fmt: skip
     """Up to `limit` messages with the key, oldest first, stored at or after a time.
 
     Without a lookup index of keys only the key's present queue is read; messages stored before the topic got more
@@ -115,11 +116,12 @@ def by_key(
 
     Args:
         tell: called with a sentence when messages have to be read.
+        first_queue: the first queue of the topic that takes new messages.
     """
     if _looks_up(link, "key"):
         return list(islice(_look_up(link, LOOK_UP_KEY, from_ms, limit, topic=topic, key=key), limit))
     wanted = key.encode()
-    queue = queue_of(wanted, queues(link, topic))
+    queue = first_queue + queue_of(wanted, queues(link, topic) - first_queue)
     tell(f"the engine keeps no lookup index of keys (--look-up key); reading queue {queue}")
     read = _read(link, ReadPosition(topic, queue, at_time_ms=from_ms))
     found = (each for each in read if wanted in each.message and find_names(each.message)[1] == wanted)

@@ -12,7 +12,7 @@ import gevent
 
 from common.breaker import Breaker, State
 from common.limited_log import LimitedLog
-from common.placement import GROUPS_MAX, Placement
+from common.placement import GROUPS_MAX, NONE_PLACED, PlacedTopics, Placement
 from engine.client.dial import Admits, Hello, admit_all
 from engine.client.master_client import MasterClient
 from engine.client.rpc import RpcClient, RpcLink
@@ -135,19 +135,24 @@ class Router(Generic[Group]):
         self._by_number: dict[int, Group] = {}
         self._last_number = -1
         self.placement: Placement | None = None
+        self._placed_topics = NONE_PLACED
 
     @property
     def groups(self) -> list[Group]:
         """All groups, in the order of the placement's names."""
         return list(self._by_number.values())
 
-    def follow(self, wanted: Sequence[tuple[str, Place]]) -> tuple[list[Group], list[Group]] | None:
+    def follow(
+        self, wanted: Sequence[tuple[str, Place]], placed: PlacedTopics = NONE_PLACED
+    ) -> tuple[list[Group], list[Group]] | None:
         """Use these groups from now on.
 
+        Args:
+            placed: the same mapping each time; its content may change.
         Returns: (groups that were removed, groups that were added); None when nothing changed. The caller closes the
             removed ones when the added ones are in use, which may take over their messages.
         """
-        addresses = dict(wanted[:GROUPS_MAX])
+        addresses, self._placed_topics = dict(wanted[:GROUPS_MAX]), placed
         if addresses == {group.name: group.address for group in self.groups}:
             return None
         removed = [group for group in self.groups if addresses.get(group.name) != group.address]
@@ -229,7 +234,9 @@ class Router(Generic[Group]):
         return self.placement
 
     def _place(self) -> None:
-        self.placement = Placement([group.name for group in self.groups]) if self._by_number else None
+        self.placement = (
+            Placement([group.name for group in self.groups], self._placed_topics) if self._by_number else None
+        )
 
     def _fresh_number(self) -> int:
         number = self._last_number

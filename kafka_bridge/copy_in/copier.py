@@ -134,7 +134,7 @@ class TopicCopier:
         def is_ended() -> bool:
             return self._stopping.is_set() or self._is_lost() or tools.groups() != groups
 
-        with closing(EngineQueues(plan.stored, plan.durability, groups, tools.connect)) as queues:
+        with closing(EngineQueues(plan.stored, plan.durability, groups, tools.connect, plan.ranges)) as queues:
             driver = tools.drivers(plan.cluster)
             self._run = run = self._new_run(driver, queues, is_ended)
             try:

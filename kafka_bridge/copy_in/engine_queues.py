@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from common.names import split_stored_name
-from common.placement import Placement, topic_hash
+from common.placement import NONE_PLACED, Placement, Ranges, topic_hash
 from engine.client import copied
 from engine.client.admin import AdminError
 from engine.client.backlog import QueueBacklog, backlogs
@@ -28,14 +28,15 @@ class EngineQueues:
         topic: the topic's stored name.
         groups: all broker groups, one at least.
         connect: makes the link to a group of this name.
+        ranges: of the topic's queues, where it is placed on some groups.
     """
 
-    def __init__(self, topic: str, durability: int, groups: Groups, connect: Connect) -> None:
+    def __init__(self, topic: str, durability: int, groups: Groups, connect: Connect, ranges: Ranges = ()) -> None:
         self._topic, self._durability = topic, durability
         self._links = {name: connect(name, addresses) for name, addresses in groups.items()}
         self._names = list(self._links)
-        self._placement = Placement(self._names)
         self._hash = topic_hash(split_stored_name(topic)[0].encode())
+        self._placement = Placement(self._names, {self._hash: ranges} if ranges else NONE_PLACED)
 
     @property
     def groups(self) -> set[str]:

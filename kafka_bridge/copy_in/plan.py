@@ -7,6 +7,7 @@ from common.config.definitions.copies import copy_in_claim
 from common.config.text_values import KAFKA_HOME
 from common.config.view import ConfigView
 from common.names import stored_name
+from common.placement import Ranges
 from engine.client.durability import number_of
 
 
@@ -34,6 +35,7 @@ class CopyPlan(NamedTuple):
         stored: the topic's stored name, by which engines know it.
         durability: number of the class that every record gets.
         first_offsets: by partition, where the copy begins; partitions beyond them begin at their first record.
+        ranges: of the topic's queues, where it is placed on some broker groups.
         membership: of a copy for one group, whose position is the group's; None: the copy is for all groups.
     """
 
@@ -44,6 +46,7 @@ class CopyPlan(NamedTuple):
     kafka_topic: str
     first_offsets: tuple[int, ...] = ()
     membership: KafkaMembership | None = None
+    ranges: Ranges = ()
 
     @property
     def claim(self) -> str:
@@ -79,4 +82,5 @@ def _plan(view: ConfigView, topic: TopicDefinition, cluster: str, kafka_topic: s
         defined,
         kafka_topic,
         topic.first_offsets,
+        ranges=topic.ranges,
     )

@@ -33,7 +33,7 @@ class CopierMaker:
         topic, groups = self._view.topic(name), self._groups()
         if topic is None or not groups:
             raise LinkError(f"topic={name}: it has no definition, or no broker group is known")
-        placement = Placement([*groups])
+        placement = Placement([*groups], self._view.placed_topics)
         links: list[QueueLink] = []
         try:
             for home, queues in placement.by_home(topic_hash(topic.name.encode()), topic.queues).items():

@@ -5,9 +5,10 @@ from typing import Any
 
 import click
 
-from common.admin import broker_group_verbs, broker_groups
+from common.admin import broker_group_verbs, broker_groups, placing
 from common.admin.administrator import Administrator
-from common.config.broker_group import BrokerGroupDefinition
+from common.config.broker_group import ALL, WRITES, BrokerGroupDefinition
+from common.config.definitions import TopicDefinition
 from engine.client.admin import AdminClient, AdminError
 from engine.link.errors import LinkError
 from penstock.commands.engines import named
@@ -15,8 +16,9 @@ from penstock.commands.exits import CONFLICT, NOT_FOUND, CommandError, CommandGr
 from penstock.commands.instance import Instance, administration, instance_options
 from penstock.commands.output import output_option, show_one, show_rows
 
-COLUMNS = ("name", "address", "engine", "position", "recorded_at")
+COLUMNS = ("name", "address", "writes", "engine", "position", "recorded_at")
 WIDE_COLUMNS = (*COLUMNS, "log_id")
+TOPIC_COLUMNS = ("topic", "broker_groups", "queues", "first_queue", "read_only")
 TIMEOUT_S = 3.0
 
 force_option = click.option("--force", is_flag=True, help="Do it though messages are left behind, or may be.")
@@ -32,6 +34,8 @@ def command() -> None:
     penstock broker-group add group-1 10.0.0.1:9702
     penstock broker-group set group-1 10.0.0.7:9702
     penstock broker-group list
+    penstock broker-group writes group-1 keyed
+    penstock broker-group topics
     penstock broker-group accept group-1
     """
 
@@ -42,7 +46,11 @@ def command() -> None:
 def list_command(instance: Instance, output: str) -> None:
     """List the groups with their engines: whether they answer, and the log that was recorded for each."""
     with administration(instance) as admin:
-        rows = [row(instance, admin, name, address) for name, address in instance.engines().items()]
+        writes = {each.name: each.writes for each in broker_groups.list_groups(admin.store)}
+        rows = [
+            row(instance, admin, name, address) | {"writes": writes.get(name, ALL)}
+            for name, address in instance.engines().items()
+        ]
     show_rows(rows, COLUMNS, output, WIDE_COLUMNS)
 
 
@@ -105,9 +113,51 @@ def remove(instance: Instance, name: str, force: bool, output: str) -> None:
         own = next((group for group in broker_groups.list_groups(admin.store) if group.name == name), None)
         if own is None:
             raise CommandError(f"broker group {name}: not found", NOT_FOUND)
+        if not force:
+            placing.check_unused(admin, name)
         _check_empty(instance, own, f"broker group {name}: cannot be removed: messages would be left behind", force)
         broker_group_verbs.remove(admin, name)
     show_one({"removed": name}, output)
+
+
+@command.command()
+@click.argument("name")
+@click.argument("messages", type=click.Choice(WRITES))
+@output_option
+@instance_options()
+def writes(instance: Instance, name: str, messages: str, output: str) -> None:
+    """Set which new messages group NAME takes: all, or only those that have to be there.
+
+    With `keyed`, messages without a key go to other groups of their topic while one takes them, for maintenance or a
+    slow disk. Messages with a key, or with an id of their own that is checked, have one place and still come, as do those
+    of topics that are in this group alone. What the group has is pulled as ever.
+    """
+    with administration(instance, changes=True) as admin:
+        made = broker_group_verbs.set_writes(admin, name, messages)
+    show_one({"name": made.name, "writes": made.writes}, output)
+
+
+@command.command()
+@output_option
+@instance_options()
+def topics(instance: Instance, output: str) -> None:
+    """List the topics that are placed on some of the broker groups, or have been.
+
+    `first_queue` is the first queue that takes messages; `read_only` are the groups of the queues before it, which are
+    only read. Change a topic's groups with `penstock topic set TOPIC --broker-group NAME`.
+    """
+    with administration(instance) as admin:
+        rows = [_placed(each) for each in placing.placed_topics(admin)]
+    show_rows(rows, TOPIC_COLUMNS, output)
+
+
+def _placed(topic: TopicDefinition) -> dict[str, Any]:
+    *earlier, _ = topic.ranges
+    read_only = sorted({group for each in earlier for group in each.broker_groups or ("all",)})
+    return {
+        "topic": topic.name, "broker_groups": list(topic.broker_groups) or ["all"], "queues": topic.queues,
+        "first_queue": topic.first_queue, "read_only": read_only,
+    }  # fmt: skip
 
 
 @command.command()

@@ -55,7 +55,11 @@ def joined(instance: Instance, timeout_s: float = 5.0) -> Iterator["AdminClient 
     """All engines as one, for queries of stored messages. Their errors become the command's."""
     with connected(instance, timeout_s, for_reads=True) as engines, named("main"):
         try:
-            yield JoinedLink(engines) if len(engines) > 1 else next(iter(engines.values()))
+            yield (
+                JoinedLink(engines, instance.placed_topics(engines))
+                if len(engines) > 1
+                else next(iter(engines.values()))
+            )
         except AdminError as error:
             topic = UNKNOWN_TOPIC.match(str(error))
             if error.code != Code.UNKNOWN_TOPIC or topic is None:

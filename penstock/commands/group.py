@@ -287,7 +287,8 @@ def _ask_engines(
 
     answers = engines.ask_all(instance, verb, topic=topic, **options)
     groups = list(instance.engines())
-    found = joined.rows_of_queues({name: answer[rows] for name, answer in answers.items()}, groups, topic)
+    by_home = {name: answer[rows] for name, answer in answers.items()}
+    found = joined.rows_of_queues(by_home, groups, topic, instance.placed_topics(groups))
     return found, columns if len(groups) == 1 else (*columns, "broker_group")
 
 

@@ -37,7 +37,8 @@ def describe(instance: Instance, name: str, output: str) -> None:
             raise
         answers = {}
     homes = list(instance.engines())
-    rows = joined.rows_of_queues({home: answer["queues"] for home, answer in answers.items()}, homes)
+    by_home = {home: answer["queues"] for home, answer in answers.items()}
+    rows = joined.rows_of_queues(by_home, homes, placed=instance.placed_topics(homes))
     found = described(name, settings, rows)
     found["dead_letters"] = dead_letters_of(instance, name)
     if is_for_scripts(output):

@@ -4,7 +4,7 @@ import functools
 import getpass
 import os
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,9 @@ from common.admin.administrator import Administrator
 from common.config import open_store
 from common.config.applying import wait_applied
 from common.config.errors import ConfigError, InvalidDefinition
+from common.config.placed_topics import stored_placed_topics
 from common.config.store import ConfigStore
+from common.placement import NONE_PLACED, PlacedTopics
 from common.secret_file import secret_fault
 from engine.client.admin import AdminClient, AdminError
 from engine.link.errors import LinkError
@@ -124,6 +126,13 @@ class Instance:
             if found:
                 return {name: choose(addresses) for name, addresses in found.items()}
         return {"main": self.address("engine")}
+
+    def placed_topics(self, groups: Collection[str]) -> PlacedTopics:
+        """The topics that are placed on some of these broker groups; with a single one it does not matter."""
+        if len(groups) == 1:
+            return NONE_PLACED
+        with open_config(self) as store:
+            return stored_placed_topics(store)
 
     def leading(self, brokers: Sequence[Address]) -> Address:
         """The broker of a group that leads; the first one when none says so."""

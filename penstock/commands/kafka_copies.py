@@ -13,7 +13,7 @@ from common.kafka.connection import KafkaConnection
 from common.kafka.errors import KafkaFault
 from common.kafka.records import Partition
 from common.names import stored_name
-from common.placement import Placement, topic_hash
+from common.placement import NONE_PLACED, Placement, topic_hash
 from common.quoting import quoted
 from engine.client import copied
 from engine.client.admin import AdminClient, AdminError
@@ -64,7 +64,7 @@ class QueueLinks:
     def __init__(self, topic: TopicDefinition, links: dict[str, AdminClient]) -> None:
         self.stored = stored_name(topic.name, topic.made_ms)
         self._links, self._hash = [*links.values()], topic_hash(topic.name.encode())
-        self._placement = Placement([*links])
+        self._placement = Placement([*links], {self._hash: topic.ranges} if topic.ranges else NONE_PLACED)
 
     def of(self, queue: int) -> AdminClient:
         return self._links[self._placement.home(self._hash, queue)]

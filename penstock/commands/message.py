@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from common.contract import Message, decode_struct
+from common.placement import first_queue
 from engine.client import lookup
 from engine.client.lookup import Stored
 from penstock.commands import completing
@@ -93,7 +94,8 @@ def find(instance: Instance, topic: str, key: str | None, from_ms: int | None, l
         if key is None:
             found = lookup.since(link, topic, from_ms or 0, limit)
         else:
-            found = lookup.by_key(link, topic, key, from_ms or 0, limit, tell)
+            placed = instance.placed_topics(instance.engines())
+            found = lookup.by_key(link, topic, key, from_ms or 0, limit, tell, first_queue(placed, topic))
     show_messages(found, output)
 
 

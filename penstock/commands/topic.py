@@ -238,12 +238,17 @@ def set_command(
     More queues move keys to other queues. Groups with order by key keep the order: a key's messages in its old queue
     come first. With several broker groups that holds only for groups without a backlog; others are refused (exit code
     4).
+
+    Another --broker-group adds as many queues as take messages now, in the new broker groups. The other queues take no
+    more messages; what they have is pulled from where it is. No message moves.
     """
     if not settings:
         raise click.UsageError("no setting is given: use an option such as --queues, see --help")
     with administration(instance, changes=True) as admin:
-        if "queues" in settings.given() and not force and not is_family(name):
-            refuse_backlogs(instance, name, topics.show(admin, name)[0].queues, settings.given()["queues"])
+        if settings.given().keys() & {"queues", "broker_groups"} and not force and not is_family(name):
+            old = topics.show(admin, name)[0]
+            new = old.complete({**old.to_value(), **settings.given()})
+            refuse_backlogs(instance, name, old.queues, new["queues"])
         change = families.set_family if is_family(name) else topics.set_topic
         changed = change(admin, name, settings)
     show_one(row(changed), output)
@@ -322,7 +327,8 @@ def _stored(instance: Instance, name: str) -> list[dict[str, Any]]:
             raise
         return []  # no engine has made it yet: nothing was sent to it
     found = {group: answer["purged"] for group, answer in answers.items()}
-    return joined.rows_of_queues(found, list(instance.engines()), name)
+    homes = list(instance.engines())
+    return joined.rows_of_queues(found, homes, name, instance.placed_topics(homes))
 
 
 def _is_defined(instance: Instance, name: str) -> bool:

@@ -91,6 +91,7 @@ def groups_of(instance: Instance, topic: str) -> tuple[list[dict[str, Any]], int
     rows: dict[str, dict[str, list[dict[str, Any]]]] = {}
     left, end_s = 0, time.monotonic() + GROUPS_S_MAX
     homes = list(instance.engines())
+    placed = instance.placed_topics(homes)
     with engines.connected(instance) as links:
         for home, link in links.items():
             for group in link.ask("groups", limit=10_000)["groups"]:
@@ -103,7 +104,7 @@ def groups_of(instance: Instance, topic: str) -> tuple[list[dict[str, Any]], int
                     continue  # it has no position on this topic there
     found = []
     for group, answers in rows.items():
-        if queues := joined.rows_of_queues(answers, homes, topic):
+        if queues := joined.rows_of_queues(answers, homes, topic, placed):
             lag = group_lag(queues)
             found.append({"group": group, "lag": lag.messages, "in_flight": lag.in_flight, "oldest_s": lag.oldest_s})
     return sorted(found, key=lambda row: (-row["lag"], row["group"])), left

@@ -70,7 +70,7 @@ def _draining(
     brokers.on_change(known.clear)
     target = EngineTarget(brokers, EngineTopics(view, brokers, known))
     if engine is None:
-        brokers.follow([(group.name, group.place) for group in view.broker_groups()])
+        brokers.follow([(group.name, group.place) for group in view.broker_groups()], view.placed_topics)
     else:
         brokers.use_one(engine)
     drainer = Drainer(store, Topics(view, Targets(target)), per_s)

@@ -57,7 +57,9 @@ class EngineTarget(SendTarget):
 
     def queue_of_id(self, destination: Destination, own_id: bytes) -> int | None:
         homes = destination.homes if destination.id_window_ms else None
-        return None if homes is None else queue_of_id(own_id, homes, self._brokers.id_homes)
+        if homes is None:
+            return None
+        return queue_of_id(own_id, homes, self._brokers.id_homes, destination.first_queue)
 
     def admits(
         self, durability: int, destination: Destination, key: bytes | int | None, taken: int, asked: int

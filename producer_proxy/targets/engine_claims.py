@@ -12,7 +12,6 @@ import gevent
 from gevent.event import AsyncResult
 
 from common.contract import Code
-from common.keyhash import queue_of
 from common.limited_log import LimitedLog
 from common.names import stored_name
 from common.placement import home_of_id
@@ -200,7 +199,7 @@ class EngineClaims:
         destination, key = message.destination, message.key
         shown = find_names(message.encoded)[0] or b""
         home = home_of_id(shown, self._brokers.id_homes)
-        queue = queue_of(key, destination.queues) if isinstance(key, bytes) else key
+        queue = destination.queue_of_key(key) if isinstance(key, bytes) else key
         is_home = queue is None or destination.homes[queue] == home
         name = stored_name(destination.name.decode(), destination.made_ms)
         text = shown.decode("utf-8", "surrogateescape")

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import gevent
 
 from common.contract import Code
-from common.keyhash import queue_of
 from engine.client.append import Destination
 from engine.client.brokers import Broker, Brokers
 from engine.client.rpc import LOST
@@ -80,7 +79,7 @@ class EngineTimers:
         """(broker, topic id, queue or None for the broker's choice); None: no broker takes the message now."""
         only = self._brokers.only
         if only is not None:
-            bound = queue_of(key, destination.queues) if isinstance(key, bytes) else key
+            bound = destination.queue_of_key(key) if isinstance(key, bytes) else key
             return only, destination.topic_id, bound
         self._turn += 1
         return self._brokers.place(destination, key, self._turn)

@@ -179,7 +179,7 @@ class EngineTopics:
             ids = b"".join(layout.U32.pack(found.get(number, {"id": 0})["id"]) for number in range(max(asked) + 1))
             homes_of = homes[name] if queues == topic.queues else self._homes(name, queues)
             made[name] = _destination(topic, 0, queues, homes_of, ids)
-            if not set(homes_of) <= found.keys():
+            if not set(homes_of[topic.first_queue :]) <= found.keys():
                 self._evict_soon(name.encode())
         return made
 
@@ -240,7 +240,9 @@ def _destination(
     topic: TopicDefinition, topic_id: int, queues: int, homes: bytes | None = None, ids: bytes | None = None
 ) -> Destination:
     name, durability = topic.name.encode(), number_of(topic.durability)
-    made = Destination(name, topic_id, queues, durability, topic.body_bytes_max, topic.id_window_ms, homes, ids)
+    made = Destination(
+        name, topic_id, queues, durability, topic.body_bytes_max, topic.id_window_ms, homes, ids, topic.first_queue
+    )
     made.made_ms = topic.made_ms
     return made
 
@@ -252,6 +254,7 @@ def _fits(destination: Destination, topic: TopicDefinition) -> bool:
         and ENGINE_HOME in (topic.home, topic.secondary)
         and destination.made_ms == topic.made_ms
         and destination.queues >= topic.queues
+        and destination.first_queue == topic.first_queue
         and destination.durability == number_of(topic.durability)
         and destination.body_bytes_max == topic.body_bytes_max
         and destination.id_window_ms == topic.id_window_ms

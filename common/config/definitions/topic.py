@@ -1,5 +1,6 @@
 """Topics and families of topics: their settings."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,12 +15,14 @@ from common.config.definitions.common import (
     rate_messages,
 )
 from common.config.definitions.moves import CutRecord, Fence
+from common.config.definitions.queue_ranges import checked_ranges, stored_ranges, with_new_range
 from common.config.setting import FIXED, GROWS, Option, setting
 from common.config.text_values import ENGINE_HOME, HomeOfTopic, OffsetList, SecondaryOfTopic, kafka_cluster_of
 from common.config.values import NameList, OneOf, TextList, WholeNumber
 from common.dead_letters import PREFIX_RULE, is_dead_letter_topic
 from common.ids import ID_WINDOW_MS_MAX
 from common.limits.depth import Bounds
+from common.placement import GROUPS_MAX, QueueRange, Ranges
 from common.quoting import listed
 from common.shared_reads import PREFIX_RULE as HIDDEN_RULE
 from common.shared_reads import is_hidden_topic
@@ -50,6 +53,7 @@ class TopicDefinition(Definition):
             the engines; 0: unknown, as for the topics of a family.
         fence: set while the topic's home changes: nothing is sent to it meanwhile.
         cut: of the last change of its home; None: there was none.
+        placement: the ranges of its queues, once `broker_groups` has changed; empty: it never has.
     """
 
     kind: ClassVar[str] = "topic"
@@ -185,8 +189,17 @@ class TopicDefinition(Definition):
         more="Migration plans set it: they check that both sides fit, and end it; see docs/dual-write.md.",
         option=None,
     )
+    broker_groups: tuple[str, ...] = setting(
+        (),
+        NameList("", GROUPS_MAX),
+        "Store the topic's messages in this broker group.",
+        unset="none: in all broker groups",
+        more="A change adds as many queues as take messages, in the new groups; the others take no more messages.",
+        option=Option("broker-group", metavar="NAME"),
+    )
     fence: Fence | None = None
     cut: CutRecord | None = None
+    placement: Ranges = ()
 
     @classmethod
     def checked_name(cls, checks: Checks) -> str:
@@ -203,13 +216,19 @@ class TopicDefinition(Definition):
             "made_ms": checks.integer("made_ms", 0, 0, MADE_MS_MAX),
             "fence": Fence.checked(checks, checks.take("fence", None)),
             "cut": CutRecord.checked(checks, checks.take("cut", None)),
+            "placement": checked_ranges(checks, checks.take("placement", [])),
         }
 
     def to_value(self) -> dict[str, Any]:
         value = super().to_value()
         if self.made_ms:
             value["made_ms"] = self.made_ms
+        if self.placement:
+            value["placement"] = stored_ranges(self.placement)
         return value | {name: mark.to_value() for name in ("fence", "cut") if (mark := getattr(self, name)) is not None}
+
+    def complete(self, value: Mapping[str, Any]) -> Mapping[str, Any]:
+        return with_new_range(self, value)
 
     def check_together(self, checks: Checks) -> None:
         if self.backlog_bounds != Bounds() and not self.required_groups:
@@ -218,6 +237,20 @@ class TopicDefinition(Definition):
             self._check_kafka_home(checks)
         if self.secondary:
             self._check_secondary(checks)
+        if self.placement or self.broker_groups:
+            self._check_placement(checks)
+
+    def _check_placement(self, checks: Checks) -> None:
+        if len(set(self.broker_groups)) < len(self.broker_groups):
+            checks.fault("broker_groups", "a broker group is listed twice: list each once")
+        if self.kafka_cluster is not None:
+            checks.fault("broker_groups", "leave it empty on a Kafka home: its brokers are not ours")
+        if self.placement and self.secondary:
+            checks.fault("secondary", "a topic whose broker groups have changed has no second side: leave it empty")
+        if self.placement and (
+            self.placement[-1].broker_groups != self.broker_groups or self.placement[-1].first >= self.queues
+        ):
+            checks.fault("placement", "its last range has to be that of broker_groups, and to have queues")
 
     def _check_secondary(self, checks: Checks) -> None:
         if self.secondary == self.home:
@@ -240,6 +273,21 @@ class TopicDefinition(Definition):
     def kafka_cluster(self) -> str | None:
         """The Kafka cluster that is the topic's home; None: the engine is."""
         return kafka_cluster_of(self.home)
+
+    @property
+    def ranges(self) -> Ranges:
+        """Where its queues live; empty: it was never placed, and they live in all broker groups."""
+        return self.placement or ((QueueRange(0, self.broker_groups),) if self.broker_groups else ())
+
+    def continues(self, earlier: "TopicDefinition") -> bool:
+        """Whether every queue of an earlier definition of the topic lives where it did."""
+        now, then = (each.ranges or (QueueRange(0, ()),) for each in (self, earlier))
+        return now[: len(then)] == then
+
+    @property
+    def first_queue(self) -> int:
+        """The first queue that takes new messages; those before it are only read."""
+        return self.placement[-1].first if self.placement else 0
 
     @property
     def first_offsets(self) -> tuple[int, ...]:
@@ -284,6 +332,8 @@ class FamilyDefinition(TopicDefinition):
             checks.fault("home", "a family has no home in Kafka: create its topics one by one")
         if self.secondary:
             checks.fault("secondary", "a family has no second side: create its topics one by one")
+        if self.broker_groups:
+            checks.fault("broker_groups", "a family is in all broker groups: create its topics one by one")
 
     @property
     def prefix(self) -> str:

@@ -35,4 +35,4 @@ class ConfiguredQueueOwnership(QueueOwnership):
         self._generation = view.generation
         names = [group.name for group in view.broker_groups()]
         self._is_known = not names or self._own in names
-        self._placement = Placement(names) if self._own in names else None
+        self._placement = Placement(names, view.placed_topics) if self._own in names else None

@@ -6,6 +6,7 @@ import click
 
 from common.admin.administrator import Administrator
 from common.config.definitions import TopicDefinition
+from common.config.placed_topics import stored_placed_topics
 from common.contract import Code
 from engine.client.admin import AdminError
 from engine.link.errors import LinkError
@@ -44,7 +45,15 @@ def command(instance: Instance, plan: str, name: str, topic: str | None, applies
             raise CommandError(f"plan {plan}: it has no topic {topic}", NOT_FOUND)
         with opened_kafka(admin, entry.plan.cluster) as kafka, engines.connected(instance, LINK_S) as links:
             try:
-                rows = _rows(admin, entry.plan, kafka, EnginePositions(links), name, names, applies)
+                rows = _rows(
+                    admin,
+                    entry.plan,
+                    kafka,
+                    EnginePositions(links, stored_placed_topics(admin.store)),
+                    name,
+                    names,
+                    applies,
+                )
             except AdminError as error:
                 raise CommandError(f"engine: {error}", code_for_contract(error.code)) from error
             except (LinkError, OSError) as error:

@@ -11,6 +11,7 @@ from typing import Any
 from common.admin.administrator import Administrator
 from common.config.definitions import TopicDefinition
 from common.config.errors import InvalidDefinition
+from common.config.placed_topics import stored_placed_topics
 from common.errors import PenstockError
 from common.kafka.base import GroupListener, GroupOptions, GroupReader
 from engine.client.admin import AdminError
@@ -183,7 +184,7 @@ class Rehearsal:
                 definition = TopicDefinition.from_value(name, entry.value)
                 topics.append(CopiedTopic(name, definition.made_ms, definition.queues))
         with engines.connected(self._own) as links:
-            return self._ledger.judged(stored_ids(EnginePositions(links), topics))
+            return self._ledger.judged(stored_ids(EnginePositions(links, stored_placed_topics(own.store)), topics))
 
     def _call(self, *arguments: str) -> tuple[int, Any]:
         """Run a command of `penstock migrate` to its end. Raises RehearsalFailed: its values are wrong."""

@@ -11,6 +11,7 @@ import click
 
 from common.admin.administrator import Administrator
 from common.clock import SystemClock
+from common.config.placed_topics import stored_placed_topics
 from common.kafka.base import KafkaProducer
 from engine.client.admin import AdminError
 from engine.link.errors import LinkError
@@ -153,7 +154,17 @@ def opened_check(
         closing(SharedReaders(kafka.reader)) as readers,
     ):
         try:
-            yield PlanCheck(admin, entry.plan, kafka, EnginePositions(links), readers.open, say), kafka
+            yield (
+                PlanCheck(
+                    admin,
+                    entry.plan,
+                    kafka,
+                    EnginePositions(links, stored_placed_topics(admin.store)),
+                    readers.open,
+                    say,
+                ),
+                kafka,
+            )
         except AdminError as error:
             raise CommandError(f"engine: {error}", code_for_contract(error.code)) from error
         except (LinkError, OSError) as error:

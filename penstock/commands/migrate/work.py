@@ -12,6 +12,7 @@ from common.admin import kafka_clusters
 from common.admin.administrator import Administrator
 from common.clock import SystemClock
 from common.config.definitions import KafkaClusterDefinition
+from common.config.placed_topics import stored_placed_topics
 from common.kafka.base import ClusterAdmin, KafkaProducer, PartitionReader, ProducerOptions, ReaderOptions
 from common.kafka.errors import KafkaFault
 from engine.client.admin import AdminError
@@ -87,7 +88,9 @@ def deployment_of(
         closing(CopyTails(kafka.reader)) as tails,
     ):  # fmt: skip
         try:
-            yield Deployment(admin, plan, kafka, EnginePositions(links), progress, tails)
+            yield Deployment(
+                admin, plan, kafka, EnginePositions(links, stored_placed_topics(admin.store)), progress, tails
+            )
         except AdminError as error:
             raise CommandError(f"engine: {error}", code_for_contract(error.code)) from error
 

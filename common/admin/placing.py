@@ -1,0 +1,59 @@
+"""Checks of the broker groups that topics are placed in."""
+
+from collections.abc import Iterable
+
+from common.admin.administrator import Administrator
+from common.admin.errors import StateConflict
+from common.config.broker_group import BrokerGroupDefinition
+from common.config.definitions import CopyInDefinition, TopicDefinition
+from common.config.errors import InvalidDefinition
+from common.config.placed_topics import placed_definitions
+from common.placement import GROUPS_MAX
+from common.quoting import listed, quoted, thing
+
+
+def check_groups_exist(admin: Administrator, topics: Iterable[TopicDefinition]) -> None:
+    """Check that the configuration has the broker groups that these topics name. Raises InvalidDefinition."""
+    named = {group: each.name for each in topics for group in each.broker_groups}
+    if not named:
+        return
+    known = admin.store.names(BrokerGroupDefinition.kind, limit=GROUPS_MAX)
+    for group, topic in named.items():
+        if group not in known:
+            rule = f"use {listed(known)}" if known else "the configuration names none: leave it empty"
+            raise InvalidDefinition(
+                thing(TopicDefinition.kind, topic), [f"broker_groups: {quoted(group)} is no broker group: {rule}"]
+            )
+
+
+def check_change(admin: Administrator, old: TopicDefinition, new: TopicDefinition) -> None:
+    """Check that a topic's broker groups may change as its new definition says.
+
+    Raises:
+        StateConflict: its queues are another system's partitions, so none may be added.
+        InvalidDefinition: it names a broker group that does not exist.
+    """
+    if new.ranges == old.ranges:
+        return
+    check_groups_exist(admin, [new])
+    topic = f"{thing(old.kind, old.name)}: its broker groups cannot change"
+    if old.kafka_cluster is not None or admin.store.taken(CopyInDefinition.kind, [old.name]):
+        raise StateConflict(f"{topic} while it is copied from Kafka: each partition has its queue")
+    planned = admin.store.get("migration_topic", old.name)
+    if planned is not None or old.fence is not None or old.secondary:
+        raise StateConflict(f"{topic} during a migration: abort or retire its plan first")
+
+
+def placed_topics(admin: Administrator) -> list[TopicDefinition]:
+    """The topics that are placed on some broker groups, or have been, by name."""
+    return placed_definitions(admin.store)
+
+
+def check_unused(admin: Administrator, broker_group: str) -> None:
+    """Check that no topic has queues in a broker group by its name. Raises StateConflict."""
+    topics = placed_topics(admin)
+    count = sum(any(broker_group in each.broker_groups for each in topic.ranges) for topic in topics)
+    if count:
+        raise StateConflict(
+            f"broker group {broker_group}: {count:,} topics are placed in it: see `penstock broker-group topics`"
+        )
