@@ -53,6 +53,7 @@ from console.pages import (
     topic_deletion,
     topic_requests,
     topics,
+    traffic,
 )
 from console.pages import (
     changes as topic_changes,
@@ -72,6 +73,7 @@ PAGES: tuple[ModuleType, ...] = (
     consumption, code, topic_changes, group_changes, messages, map, broker_groups, migrations, charts, alerts,
     channels, policy, limits, rates, actions, people, token_page, operations, group_actions, dead_letters,
     delayed, tail, masking, connections, quotas, topic_deletion, lists_csv, application_keys,
+    traffic,
 )  # fmt: skip
 FORM_BYTES_MAX, FORM_PARTS_MAX = 2 << 20, 200
 SESSION_S = 12 * 3_600
@@ -94,6 +96,8 @@ SAID = {
     "cancelled": "The delayed message is cancelled.",
     "begun": "The command was begun. Its lines appear below.",
     "limits": "The limits are changed. Every proxy follows within a second.",
+    "spared": "The broker group's messages are steered. Every producer proxy follows within a second.",
+    "moved": "New messages go to these broker groups. Every process follows within a second.",
     "switched": "The master was switched, and has adopted its role. Sends that waited are sent again.",
     "out": "You are signed out.",
     "sent": "The message was sent and stored; this is it.",

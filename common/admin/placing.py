@@ -7,7 +7,7 @@ from common.admin.errors import StateConflict
 from common.config.broker_group import BrokerGroupDefinition
 from common.config.definitions import CopyInDefinition, TopicDefinition
 from common.config.errors import InvalidDefinition
-from common.config.placed_topics import placed_definitions
+from common.config.placed_topics import stored_placed_topics
 from common.placement import GROUPS_MAX
 from common.quoting import listed, quoted, thing
 
@@ -44,14 +44,9 @@ def check_change(admin: Administrator, old: TopicDefinition, new: TopicDefinitio
         raise StateConflict(f"{topic} during a migration: abort or retire its plan first")
 
 
-def placed_topics(admin: Administrator) -> list[TopicDefinition]:
-    """The topics that are placed on some broker groups, or have been, by name."""
-    return placed_definitions(admin.store)
-
-
 def check_unused(admin: Administrator, broker_group: str) -> None:
     """Check that no topic has queues in a broker group by its name. Raises StateConflict."""
-    topics = placed_topics(admin)
+    topics = stored_placed_topics(admin.store).topics
     count = sum(any(broker_group in each.broker_groups for each in topic.ranges) for topic in topics)
     if count:
         raise StateConflict(

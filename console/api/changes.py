@@ -24,6 +24,7 @@ from console.pages import (
     migrations,
     topic_deletion,
     topic_requests,
+    traffic,
 )
 from console.pages import requests as pages
 from console.parts import account, actor, parts
@@ -210,6 +211,29 @@ def change_limits() -> Any:
     settings = {name: value for name, value in given.items() if name != "version"}
     changed = limits.change_limits(settings, whole_of(given, "version"))
     return {"settings": changed.to_value()}
+
+
+@operation("POST", "/broker-groups/{name}/writes", "Spare a broker group messages without a key (keyed), or use it again (all).",
+           body={"writes": TEXT, "seen": TEXT}, required=["writes", "seen"])  # fmt: skip
+def change_writes(name: str) -> Any:
+    given = body()
+    changed = traffic.change_writes(name, text_of(given, "writes"), text_of(given, "seen"))
+    return {"name": changed.name, "writes": changed.writes}
+
+
+@operation("POST", "/topics/{name}/broker-groups", "Store a topic's new messages in these broker groups; dry_run only previews it.",
+           body={"version": WHOLE, "broker_groups": TEXTS, "dry_run": FLAG}, required=["version", "broker_groups"])  # fmt: skip
+def move_topic(name: str) -> Any:
+    given = body()
+    wanted = given.get("broker_groups")
+    if not isinstance(wanted, list) or not all(isinstance(each, str) for each in wanted):
+        raise BadRequest("broker_groups: use a list of names.")
+    is_dry, seen = given.get("dry_run") is True, whole_of(given, "version")
+    made = traffic.previewed_move(name, wanted, seen) if is_dry else traffic.move_topic(name, wanted, seen)
+    return {
+        "topic": made.new.to_value(), "added": made.added, "shares": [each._asdict() for each in made.shares],
+        "backlogs": dict(made.backlogs), "faults": made.faults, "applied": not is_dry,
+    }  # fmt: skip
 
 
 @operation("POST", "/migrations/{name}/{command}", "Begin a command of a plan, as its page does.",

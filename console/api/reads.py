@@ -18,6 +18,7 @@ from console.pages.connections import FILTERS
 from console.pages.migrations import allowed_commands, plan_of_name
 from console.pages.quotas import quotas_of_teams
 from console.pages.topics import QUEUES_SHOWN
+from console.pages.traffic import state_of_traffic
 from console.parts import parts
 from console.watching.alert_watch import shown_subject
 from migration.entries import PlanEntry
@@ -117,6 +118,23 @@ def installation() -> Any:
 def limits() -> Any:
     found, version = gate.show_versioned(parts().configuration.admin("console"))
     return {"settings": found.to_value(), "version": version}
+
+
+@operation(
+    "GET", "/traffic", "Broker groups with the messages that they take, and the topics that are placed in some of them."
+)
+def traffic() -> Any:
+    found = state_of_traffic()
+    return {
+        "broker_groups": [
+            {"name": each.name, "writes": each.writes, "topics": found["counts"][each.name]} for each in found["groups"]
+        ],
+        "topics": [
+            {"name": topic.name, "broker_groups": topic.broker_groups, "shares": [each._asdict() for each in shares]}
+            for topic, shares in found["rows"]
+        ],
+        "total": found["total"],
+    }
 
 
 @operation("GET", "/migrations", "Plans of moves between Kafka and the engine.")

@@ -9,6 +9,7 @@ from common.admin import broker_group_verbs, broker_groups, placing
 from common.admin.administrator import Administrator
 from common.config.broker_group import ALL, WRITES, BrokerGroupDefinition
 from common.config.definitions import TopicDefinition
+from common.config.placed_topics import stored_placed_topics
 from engine.client.admin import AdminClient, AdminError
 from engine.link.errors import LinkError
 from penstock.commands.engines import named
@@ -147,7 +148,7 @@ def topics(instance: Instance, output: str) -> None:
     only read. Change a topic's groups with `penstock topic set TOPIC --broker-group NAME`.
     """
     with administration(instance) as admin:
-        rows = [_placed(each) for each in placing.placed_topics(admin)]
+        rows = [_placed(each) for each in stored_placed_topics(admin.store).topics]
     show_rows(rows, TOPIC_COLUMNS, output)
 
 

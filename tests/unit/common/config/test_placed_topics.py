@@ -6,7 +6,7 @@ from common.config import ConfigView
 from common.config.definitions import FamilyDefinition, TopicDefinition
 from common.config.errors import InvalidDefinition
 from common.config.memory_store import MemoryConfigStore
-from common.config.placed_topics import placed_definitions, stored_placed_topics
+from common.config.placed_topics import stored_placed_topics
 from common.placement import QueueRange, topic_hash
 
 HASH = topic_hash(b"orders")
@@ -40,7 +40,7 @@ def test_a_view_and_a_command_know_the_placed_topics_among_others_through_all_ch
     version = store.put("topic", "orders", moved(first, "b", "c").to_value(), version)
     assert view.placed_topics.get(HASH) == (QueueRange(0, ("a",)), QueueRange(8, ("b", "c")))
     assert stored_placed_topics(store) == view.placed_topics
-    assert [each.name for each in placed_definitions(store)] == ["orders"]
+    assert [each.name for each in stored_placed_topics(store).topics] == ["orders"]
     store.delete("topic", "orders", version)
     assert dict(view.placed_topics) == {} == dict(stored_placed_topics(store))
 
