@@ -34,7 +34,7 @@ from producer_proxy.journal.copied import CopiedReport
 from producer_proxy.journal.journaling import Journaling
 from producer_proxy.requests.grouped import GroupedRequests
 from producer_proxy.send.results import RETRY_AFTER_MS, SENTENCES
-from producer_proxy.send.send import DEFAULT_TIMEOUT_MS, SendService
+from producer_proxy.send.send import DEFAULT_TIMEOUT_MS, SendService, application_of
 from producer_proxy.targets.base import SendTarget
 from producer_proxy.targets.engine import EngineTarget
 from producer_proxy.targets.engine_topics import DESTINATIONS_MAX, EngineTopics
@@ -212,8 +212,7 @@ class ProducerProxy:
         """The clients' connections, for operators. A topic is reached by those whose application may send to it."""
 
         def use_of(connection: Any) -> ConnectionUse:
-            hot = getattr(connection, "last", None)  # None: its last call took the rare path, which has left the name
-            return ConnectionUse(connection.context or "" if hot is None else hot.application)
+            return ConnectionUse(application_of(connection))
 
         def reaches(use: ConnectionUse, topic: str) -> bool:
             application = self._view.application(use.application) if use.application else None

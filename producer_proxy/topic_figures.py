@@ -15,16 +15,25 @@ from common.ops.topic_figures import BUCKETS, FIRST_BOUND_S
 LISTED_MAX = 200
 WITHIN_S_MAX = 3_600
 FORGOTTEN_S = 3_600.0
+APPLICATIONS_MAX = 20
+"""Applications of a topic whose refusals are told apart."""
 
 
 class OneTopic:
-    """Attributes: buckets: sampled calls by time. codes: refused messages. used_s: time of the last of both."""
+    """
+    Attributes:
+        buckets: sampled calls by time.
+        codes: refused messages; by_application: the same, with "" for calls without a valid credential and for
+            applications beyond APPLICATIONS_MAX.
+        used_s: time of the last of both.
+    """
 
-    __slots__ = ("buckets", "codes", "used_s")
+    __slots__ = ("buckets", "by_application", "codes", "used_s")
 
     def __init__(self) -> None:
         self.buckets = [0] * BUCKETS
         self.codes: dict[int, int] = {}
+        self.by_application: dict[str, dict[int, int]] = {}
         self.used_s = 0.0
 
 
@@ -56,10 +65,14 @@ class TopicFigures:
                 bound, number = bound * 2, number + 1
             found.buckets[number] += 1
 
-    def refused(self, topic: bytes, code: int) -> None:
-        """A message to a topic was answered with a code that is no success."""
+    def refused(self, topic: bytes, code: int, application: str) -> None:
+        """A message of an application to a topic was answered with a code that is no success."""
         if (found := self._used(topic)) is not None:
             found.codes[code] = found.codes.get(code, 0) + 1
+            if application not in found.by_application and len(found.by_application) >= APPLICATIONS_MAX:
+                application = ""
+            own = found.by_application.setdefault(application, {})
+            own[code] = own.get(code, 0) + 1
 
     def _used(self, topic: bytes) -> OneTopic | None:
         found = self._topics.pop(topic, None)
@@ -85,7 +98,12 @@ class TopicFigures:
 
 
 def _shown(topic: OneTopic) -> dict[str, Any]:
-    return {"buckets": topic.buckets, "refused": {str(code): count for code, count in topic.codes.items()}}
+    by_application = {name: _by_code(codes) for name, codes in topic.by_application.items()}
+    return {"buckets": topic.buckets, "refused": _by_code(topic.codes), "by_application": by_application}
+
+
+def _by_code(codes: dict[int, int]) -> dict[str, int]:
+    return {str(code): count for code, count in codes.items()}
 
 
 def topic_figures_page(figures: TopicFigures) -> Callable[[OpsRequest], OpsAnswer]:

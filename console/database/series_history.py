@@ -6,6 +6,7 @@ One row holds the points of one series in a chunk of time, so a row costs some 1
 |---|---|---|---|
 | 10 s | 5 min | 30 little-endian float32; NaN: not measured | 1 day |
 | 10 min | 6 h | 36 pairs of float32: mean and largest value | 30 days |
+| 1 min | 6 h | of reports of the pipeline, see reported_minutes.py | 30 days |
 
 A chunk in which a series is 0 throughout is not written: where it is missing and the engines answered (series `answers` of
 `all`, which is always written), the value was 0. So 100,000 idle topics cost nothing. At most SERIES_MAX series are
@@ -25,6 +26,8 @@ from console.database.schema import points, series
 
 FINE_S, FINE_CHUNK_S, FINE_KEPT_S = 10, 300, 86_400
 COARSE_S, COARSE_CHUNK_S, COARSE_KEPT_S = 600, 21_600, 30 * 86_400
+REPORTED_S = 60
+KEPT_S = {FINE_S: FINE_KEPT_S, COARSE_S: COARSE_KEPT_S, REPORTED_S: COARSE_KEPT_S}
 SERIES_MAX = 2_000
 POINTS = FINE_CHUNK_S // FINE_S
 _FINE = struct.Struct(f"<{POINTS}f")
@@ -34,7 +37,7 @@ NOTHING = math.nan
 
 
 class SeriesKey(NamedTuple):
-    """A series: of `all`, or of `topic:NAME`, `group:NAME`, `broker:NAME`; and the figure's name."""
+    """A series: of `all`, or of `topic:NAME`, `group:NAME`, `broker:NAME`, `sender:TOPIC/APPLICATION`; and the figure's name."""
 
     subject: str
     name: str
@@ -55,14 +58,14 @@ class SeriesSteps(NamedTuple):
 
 class SeriesHistory:
     def __init__(self, database: ConsoleDatabase) -> None:
-        self._database = database
+        self.database = database
         self._ids: dict[SeriesKey, int] = {}
 
     def write(self, begin_s: int, chunks: Mapping[SeriesKey, Sequence[float]]) -> None:
         """Store the points of one chunk of 5 minutes, once. A chunk that another process has written stays as it is."""
-        with self._database.write() as connection:
+        with self.database.write() as connection:
             rows = [
-                {"step_s": FINE_S, "series_id": self._id(connection, key), "begin_s": begin_s, "data": _FINE.pack(*values)}
+                {"step_s": FINE_S, "series_id": self.id_of(connection, key), "begin_s": begin_s, "data": _FINE.pack(*values)}
                 for key, values in chunks.items()
             ]  # fmt: skip
             same = select(points.c.series_id).where(points.c.step_s == FINE_S, points.c.begin_s == begin_s)
@@ -75,11 +78,11 @@ class SeriesHistory:
         end_s = now_s - now_s % COARSE_CHUNK_S
         for begin_s in range(end_s - FINE_KEPT_S + COARSE_CHUNK_S, end_s, COARSE_CHUNK_S):
             self._roll_up_one(begin_s)
-        with self._database.write() as connection:
-            for step_s, kept_s in ((FINE_S, FINE_KEPT_S), (COARSE_S, COARSE_KEPT_S)):
+        with self.database.write() as connection:
+            for step_s, kept_s in KEPT_S.items():
                 old = delete(points).where(points.c.step_s == step_s, points.c.begin_s < now_s - kept_s)
                 connection.execute(old)
-            own = (points.c.series_id == series.c.id, points.c.step_s.in_((FINE_S, COARSE_S)))
+            own = (points.c.series_id == series.c.id, points.c.step_s.in_(KEPT_S))
             if connection.execute(delete(series).where(~exists().where(*own))).rowcount:
                 self._ids.clear()
 
@@ -89,7 +92,7 @@ class SeriesHistory:
         within = (points.c.begin_s >= begin_s, points.c.begin_s < begin_s + COARSE_CHUNK_S)
         wanted = select(points.c.series_id, points.c.begin_s, points.c.data).where(points.c.step_s == FINE_S, *within)
         fine: dict[int, Steps] = {}
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             if connection.execute(done).one_or_none() is not None:
                 return
             for series_id, at_s, data in connection.execute(wanted):
@@ -99,7 +102,7 @@ class SeriesHistory:
         for series_id, own in fine.items():
             values = [value for pair in zip(*_coarse(own), strict=True) for value in pair]
             rows.append({"step_s": COARSE_S, "series_id": series_id, "begin_s": begin_s, "data": _COARSE.pack(*values)})
-        with self._database.write() as connection:
+        with self.database.write() as connection:
             if rows and connection.execute(done).one_or_none() is None:  # no other console was faster
                 connection.execute(insert(points), rows)
 
@@ -108,8 +111,8 @@ class SeriesHistory:
 
         A step that is None was 0 or not measured, see `HistorySampler.read`.
         """
-        with self._database.read() as connection:
-            ids = {each: key for key in keys if (each := self._known_id(connection, key)) is not None}
+        with self.database.read() as connection:
+            ids = {each: key for key in keys if (each := self.known_id(connection, key)) is not None}
             read = self._read_fine if step_s == FINE_S else self._read_coarse
             found = read(connection, ids, begin_s, end_s)
         count = len(range(begin_s, end_s, step_s))
@@ -150,16 +153,25 @@ class SeriesHistory:
 
     def names(self, subject: str) -> list[str]:
         """The names of the series of a subject."""
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             return list(connection.execute(select(series.c.name).where(series.c.subject == subject)).scalars())
+
+    def keys(self, subject_prefix: str) -> list[SeriesKey]:
+        """All series of subjects that begin so."""
+        wanted = select(series.c.subject, series.c.name).where(
+            series.c.subject.startswith(subject_prefix, autoescape=True)
+        )
+        with self.database.read() as connection:
+            return [SeriesKey(*row) for row in connection.execute(wanted)]
 
     def subjects(self, name: str, limit: int = 50) -> list[str]:
         """Subjects that have a series of this name, by name."""
         wanted = select(series.c.subject).where(series.c.name == name).order_by(series.c.subject).limit(limit)
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             return list(connection.execute(wanted).scalars())
 
-    def _known_id(self, connection: Connection, key: SeriesKey) -> int | None:
+    def known_id(self, connection: Connection, key: SeriesKey) -> int | None:
+        """The number of a series; None: it has none."""
         if key not in self._ids:
             own = (series.c.subject == key.subject, series.c.name == key.name)
             found = connection.execute(select(series.c.id).where(*own)).scalar_one_or_none()
@@ -168,8 +180,9 @@ class SeriesHistory:
             self._ids[key] = found
         return self._ids[key]
 
-    def _id(self, connection: Connection, key: SeriesKey) -> int:
-        found = self._known_id(connection, key)
+    def id_of(self, connection: Connection, key: SeriesKey) -> int:
+        """The number of a series, which gets one if it has none."""
+        found = self.known_id(connection, key)
         if found is not None:
             return found
         try:
@@ -177,7 +190,7 @@ class SeriesHistory:
                 new = insert(series).values(subject=key.subject, name=key.name).returning(series.c.id)
                 return connection.execute(new).scalar_one()
         except IntegrityError:  # another process was faster
-            found = self._known_id(connection, key)
+            found = self.known_id(connection, key)
             assert found is not None
             return found
 

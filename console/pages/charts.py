@@ -7,6 +7,7 @@ from flask import Blueprint, jsonify, request
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import NotFound
 
+from console.database.reported_minutes import MESSAGES
 from console.database.series_history import ALL
 from console.parts import parts
 from console.watching.charts import (
@@ -14,6 +15,7 @@ from console.watching.charts import (
     INSTALLATION_CHARTS,
     RANGE,
     RANGES,
+    REPORTED_CHARTS,
     TOPIC_CHARTS,
     Chart,
     chart_data,
@@ -64,7 +66,10 @@ def _shown(charts: Iterable[Chart]) -> dict[str, Any]:
 
 
 def topic_charts(name: str) -> dict[str, Any]:
-    return _shown(Chart(title, f"topic:{name}", names) for title, names in TOPIC_CHARTS)
+    """Those of every topic, and those of reports of the pipeline, if it has any."""
+    subject = f"topic:{name}"
+    more = REPORTED_CHARTS if MESSAGES in parts().history.names(subject) else ()
+    return _shown(Chart(title, subject, names) for title, names in (*TOPIC_CHARTS, *more))
 
 
 def group_charts(name: str) -> dict[str, Any]:

@@ -135,6 +135,8 @@ ACCESS: Mapping[str, Role] = {
     "api.application": Role.VIEWER,
     "api.installation": Role.VIEWER,
     "api.history": Role.VIEWER,
+    "api.refused": Role.VIEWER,
+    "api.report_traffic": Role.OPERATOR,
     "api.alerts": Role.VIEWER,
     "api.requests": Role.VIEWER,
     "api.request_for_topic": Role.VIEWER,

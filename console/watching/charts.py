@@ -30,6 +30,10 @@ TOPIC_CHARTS = (
     ("Messages per second", ("in", "out")), ("Time to confirm a send", ("send_p50", "send_p99")),
     ("Lag of the slowest group", ("lag",)),
 )  # fmt: skip
+REPORTED_CHARTS = (  # of `penstock pipeline traffic --feed`
+    ("Messages stored per second, by reports", ("stored",)), ("Bytes stored per second, by reports", ("stored_bytes",)),
+    ("From sent to stored, by reports", ("sent_p50", "sent_p99")),
+)  # fmt: skip
 GROUP_CHARTS = (
     ("Acknowledged per second", ("out",)), ("Lag in messages", ("lag", "in_flight")), ("Lag in time", ("lag_s",)),
 )  # fmt: skip

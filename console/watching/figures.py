@@ -32,6 +32,10 @@ FIGURES: Mapping[str, SampledFigure] = {
     "disk_free": SampledFigure("Free", "bytes"),
     "disk_level": SampledFigure("Fill level", ""),
     "refused": SampledFigure("Refused", "messages/s"),
+    "stored": SampledFigure("Stored", "messages/s"),
+    "stored_bytes": SampledFigure("Bytes stored per second", "bytes"),
+    "sent_p50": SampledFigure("Half of the messages within", "s"),
+    "sent_p99": SampledFigure("99 % of the messages within", "s"),
 }
 
 

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from common.limited_log import LimitedLog
+from console.database.reported_minutes import REPORTED, ReportedMinutes
 from console.database.series_history import (
     ALL,
     ANSWERS,
@@ -31,7 +32,7 @@ from console.watching.metrics_pages import MetricsPages
 
 limited = LimitedLog(logging.getLogger("penstock.console"))
 ANSWERED = SeriesKey(ALL, ANSWERS)
-ONLY_MEASURED = ("send_p50", "send_p99", "disk_free")
+ONLY_MEASURED = ("send_p50", "send_p99", "disk_free", *REPORTED)
 """Figures that are not 0 where there is no point."""
 RANK = {ALL: 0, "broker": 1, "group": 2, "topic": 3}
 
@@ -41,6 +42,7 @@ class HistorySampler:
 
     def __init__(self, history: SeriesHistory, engines: EngineFigures, pages: MetricsPages) -> None:
         self._history, self._engines, self.pages = history, engines, pages
+        self.reported = ReportedMinutes(history)
         self._lock = threading.Lock()
         self._begin_s = 0
         self._chunk: dict[SeriesKey, list[float]] = {}
@@ -110,7 +112,12 @@ class HistorySampler:
         """
         step_s = FINE_S if end_s - begin_s <= FINE_KEPT_S else COARSE_S
         begin_s -= begin_s % step_s
-        stored = self._history.read([*keys, ANSWERED], begin_s, end_s, step_s)
+        reported = [key for key in keys if key.name in REPORTED]
+        stored = self._history.read(
+            [*(key for key in keys if key.name not in REPORTED), ANSWERED], begin_s, end_s, step_s
+        )
+        if reported:
+            stored |= self.reported.read(reported, begin_s, end_s, step_s)
         if step_s == FINE_S:
             self._add_running(stored, begin_s)
         answered = stored[ANSWERED].largest

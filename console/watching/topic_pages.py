@@ -19,6 +19,11 @@ WITHIN_S = 15
 BOUNDS = [FIRST_BOUND_S * 2**number for number in range(BUCKETS - 1)] + [math.inf]
 
 
+def sender_key(topic: str, application: str, code: int) -> SeriesKey:
+    """The series of what one application was refused; "": callers without a valid credential, and too many others."""
+    return SeriesKey(f"sender:{topic}/{application}", f"{REFUSED}{code}")
+
+
 class TopicPages:
     """
     Args:
@@ -61,6 +66,10 @@ class TopicPages:
             refused[SeriesKey(f"topic:{topic}", f"{REFUSED}{int(code)}")] += self._rate(
                 (address, topic, code), count, at
             )
+        for application, codes in told.get("by_application", {}).items():  # a proxy of an earlier version has none
+            for code, count in codes.items():
+                rate = self._rate((address, topic, "by", application, code), count, at)
+                refused[sender_key(topic, application, int(code))] += rate
         buckets = times.setdefault(topic, [0.0] * BUCKETS)
         for number, count in enumerate(told["buckets"][:BUCKETS]):
             buckets[number] += self._rate((address, topic, "time", number), count, at)

@@ -16,6 +16,7 @@ cdef struct Result:                   # of one message of a send
 
 
 cdef int encode_results(Connection connection, int32_t seqid, uint32_t count, const Result* results, const unsigned char* ids,
-                        dict sentences, dict told, dict codes, int32_t retry_after_ms, object figures, bytes topic) except -1
+                        dict sentences, dict told, dict codes, int32_t retry_after_ms, object figures, bytes topic,
+                        str application) except -1
 cdef int encode_result(Connection connection, int32_t seqid, int32_t code, bytes shown_id, uint32_t queue, int64_t offset,
                        int32_t retry_after_ms, bytes sentence, bytes reply) except -1

@@ -19,12 +19,14 @@ cdef enum:
 
 
 cdef int encode_results(Connection connection, int32_t seqid, uint32_t count, const Result* results, const unsigned char* ids,
-                        dict sentences, dict told, dict codes, int32_t retry_after_ms, object figures, bytes topic) except -1:
+                        dict sentences, dict told, dict codes, int32_t retry_after_ms, object figures, bytes topic,
+                        str application) except -1:
     """The answer to a plain send.
 
     Args:
         ids: bytes of the results' ids. sentences: by code. told: by index, in place of those; may be None. codes: counts by code, except of OK.
         figures: told of each refused message's topic; None: nobody is. topic: of all messages; None: they have several.
+        application: that sent them.
     """
     cdef const Result* r
     cdef uint32_t i
@@ -46,7 +48,7 @@ cdef int encode_results(Connection connection, int32_t seqid, uint32_t count, co
         if r.code:
             codes[r.code] = codes.get(r.code, 0) + 1
             if r.code != CODE_DUPLICATE and topic is not None and figures is not None:
-                figures.refused(topic, r.code)
+                figures.refused(topic, r.code, application)
         if r.code == CODE_OK or r.code == CODE_DUPLICATE:
             out = put_place(out, r.queue, r.offset)
         else:

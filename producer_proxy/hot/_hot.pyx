@@ -89,7 +89,7 @@ cdef class HotCall(CallResults):
         cdef Front front = self.front
         if self.connection.is_closed:
             return 0
-        encode_results(self.connection, self.seqid, self.count, self.results, self.ids, front.sentences, self.told, front.codes, self.retry_after_ms, front.figures, self.topic)
+        encode_results(self.connection, self.seqid, self.count, self.results, self.ids, front.sentences, self.told, front.codes, self.retry_after_ms, front.figures, self.topic, "" if self.connection.last is None else self.connection.last.application)
         front.hot_calls += 1
         front.hot_messages += self.count
         self.note()

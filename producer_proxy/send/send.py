@@ -51,6 +51,12 @@ BODY_BYTES_ANY = 16_384_000  # the topic's own limit is checked once the topic i
 Learn = Callable[[bytes, Principal], None]
 
 
+def application_of(connection: Any) -> str:
+    """The application of a connection's last call; "" before one had a valid credential."""
+    hot = getattr(connection, "last", None)  # None: its last call took the rare path, which has left the name
+    return connection.context or "" if hot is None else hot.application
+
+
 class SendService:
     """Answers send calls.
 
@@ -121,12 +127,12 @@ class SendService:
         results = self._results(connection, call)
         if call.trace is not None:
             call.trace.end(call, results, connection.context or "")
-        return self._encoded(call, results, began_s)
+        return self._encoded(connection, call, results, began_s)
 
     def _rescued(self, connection: Any, frame: bytes, outcomes: list[HotOutcome]) -> bytes:
         call = walk_send(frame, messages_max=MESSAGES_MAX, body_bytes_max=BODY_BYTES_ANY)
         followed = self._followed(call, outcomes)
-        return self._encoded(call, self._diversion.rescued(call.messages, followed, _timeout_s(call)))
+        return self._encoded(connection, call, self._diversion.rescued(call.messages, followed, _timeout_s(call)))
 
     def _followed(self, call: SendCall, outcomes: list[HotOutcome]) -> list[HotOutcome]:
         """Send the messages again whose id is claimed for another queue than the hot path chose."""
@@ -151,24 +157,29 @@ class SendService:
             followed[index] = (int(each.result.code), each.result.queue, each.result.offset, outcomes[index][3])
         return followed
 
-    def _note(self, figures: TopicFigures, call: SendCall, results: list[SendResult], began_s: float | None) -> None:
+    def _note(
+        self, figures: TopicFigures, connection: Any, call: SendCall, results: list[SendResult], began_s: float | None
+    ) -> None:
         """Tell the figures of topics what was refused, and how long a taken call to one topic has lasted."""
         # The name of a faulty message may be missing, or no UTF-8.
         topics = [b"" if each.fault else each.topic.encode() for each in call.messages]
         for topic, result in zip(topics, results, strict=False):
             if result.code > Code.DUPLICATE:
-                figures.refused(topic, int(result.code))
+                known = result.code != Code.UNAUTHENTICATED  # a connection's earlier calls may have had a credential
+                figures.refused(topic, int(result.code), application_of(connection) if known else "")
         if began_s is not None and results and results[0].code == Code.OK and len(set(topics)) == 1:
             figures.answered(topics[0], time.monotonic() - began_s)
 
-    def _encoded(self, call: SendCall, results: list[SendResult], began_s: float | None = None) -> bytes:
+    def _encoded(
+        self, connection: Any, call: SendCall, results: list[SendResult], began_s: float | None = None
+    ) -> bytes:
         for message, result in zip(call.messages, results, strict=False):
             if result.code > Code.DUPLICATE:
                 self.codes[result.code] = self.codes.get(result.code, 0) + 1
             if not message.fault:
                 self.outcomes.count(message.topic, result.code)
         if self.figures is not None:
-            self._note(self.figures, call, results, began_s)
+            self._note(self.figures, connection, call, results, began_s)
         return contract.encode_reply("send", call.seqid, SendResponse(results=results))
 
     def _results(self, connection: Any, call: SendCall) -> list[SendResult]:

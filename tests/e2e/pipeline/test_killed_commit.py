@@ -15,7 +15,7 @@ from tests.waiting import until
 
 PER_BATCH = 100
 MESSAGES = 4 * PER_BATCH
-STEP_S_MAX = 120.0
+STEP_S_MAX = 600.0  # of a hang; a busy machine needs minutes for a step
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 
 from common.contract import Code, Message
 from common.ops.connection_pages import OpsRequest
-from producer_proxy.topic_figures import TopicFigures, topic_figures_page
+from producer_proxy.topic_figures import APPLICATIONS_MAX, TopicFigures, topic_figures_page
 from tests.services.fake_broker import wait_until
 from tests.unit.producer_proxy.admission.test_rate_limits import change, emptied, orders
 from tests.unit.producer_proxy.send.desk import codes, credential, request
@@ -37,7 +37,12 @@ def test_a_refused_message_counts_at_its_topic_and_names_that_are_made_up_push_n
     assert found["pay"]["refused"] == {str(int(Code.TOO_LARGE)): 1}
     assert found["other"]["refused"] == {str(int(Code.FORBIDDEN)): 1}
     client.call(request(*orders(2), credential=fixed))
-    assert told(figures)["orders"]["refused"] == {str(int(Code.RATE_LIMITED)): 2}
+    limited = {str(int(Code.RATE_LIMITED)): 2}
+    assert told(figures)["orders"]["refused"] == limited
+    assert list(told(figures)["orders"]["by_application"].values()) == [limited]
+    assert all(told(figures)["orders"]["by_application"]), "the application is named"
+    client.call(request(*orders(1), credential=credential(secret="wrong")))
+    assert told(figures)["orders"]["by_application"][""] == {str(int(Code.UNAUTHENTICATED)): 1}
     assert next(iter(told(figures))) == "orders", "the last used one is first"
 
 
@@ -78,8 +83,16 @@ def test_the_page_has_the_topics_of_the_last_seconds_and_forgets_idle_ones():
     assert asked(within_s="60", limit="1")[1]["left_out"] == 2
     assert value["topics"]["c"]["buckets"][:3] == [0, 1, 0]
     clock.now_s += 3_600
-    figures.refused(b"c", 200)
+    figures.refused(b"c", 200, "shop")
     assert list(asked(within_s="3600")[1]["topics"]) == ["c"] and len(figures) == 1
     for wrong in ({"limit": "-1"}, {"within_s": "9" * 30}, {"limit": "x"}):
         assert asked(**wrong)[0] == "400 Bad Request"
     assert TopicFigures(0, lambda topic: True).listed(60, 10)["topics"] == {}
+
+
+def test_applications_beyond_the_bound_are_one():
+    figures = TopicFigures(1, lambda topic: True)
+    for number in range(APPLICATIONS_MAX + 5):
+        figures.refused(b"orders", 200, f"app-{number}")
+    own = told(figures)["orders"]["by_application"]
+    assert (len(own), own["app-0"], own[""]) == (APPLICATIONS_MAX + 1, {"200": 1}, {"200": 5})
