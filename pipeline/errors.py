@@ -8,7 +8,8 @@ PenstockError
     ├── DataLost             messages of the range are no longer stored, and failOnDataLoss is true
     ├── RowsRefused          rows were refused, and no path for refused rows is given
     ├── ArchiveDamaged       files of an archive do not match its manifest
-    └── NothingToCompare     the sides of a comparison have no common range
+    ├── NothingToCompare     the sides of a comparison have no common range
+    └── ConsoleRefused       the console does not answer, or refused a call
 """
 
 from common.errors import PenstockError
@@ -50,4 +51,8 @@ class ArchiveDamaged(PipelineError):
 
 
 class NothingToCompare(PipelineError):
+    pass
+
+
+class ConsoleRefused(PipelineError):
     pass

@@ -13,6 +13,7 @@ from pipeline.archive.place import ArchivePlace
 from pipeline.errors import ArchiveDamaged
 from pipeline.replay import archived_rows
 from pipeline.traffic.figures import NamedCount, TopicTraffic, TrafficFigures, TrafficStep
+from pipeline.traffic.minutes import MinuteRow
 from pipeline.watching import Say, silent, watched
 
 COLUMNS = "topic,queue,id,key,body,properties,stored_at"
@@ -83,6 +84,17 @@ def measured_rows(messages: DataFrame, sent_property: str, application_property:
         application.alias("application"), F.coalesce(F.octet_length("body"), F.lit(0)).alias("size"),
         (stored_ms - sent_ms).alias("latency_ms"),
     )  # fmt: skip
+
+
+def minute_rows(spark: SparkSession, folder: str, from_s: int) -> list[MinuteRow]:
+    """The table `minutes` in a report's folder from a time on, of all applications together."""
+    minutes = spark.read.parquet(f"{folder.rstrip('/')}/minutes").where(F.col("minute_s") >= from_s)
+    summed = _summed(minutes, "topic", "minute_s")
+    found = []
+    for row in summed.toLocalIterator():
+        p50, _, p99 = row["quantiles"] or (None,) * 3
+        found.append(MinuteRow(row["topic"], row["minute_s"], row["messages"], row["size_bytes"], p50, p99))
+    return found
 
 
 def _by_minute(rows: DataFrame) -> DataFrame:

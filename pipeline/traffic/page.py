@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
+from types import MappingProxyType
 
 from pipeline.traffic.figures import TopicTraffic, TrafficFigures
 from pipeline.traffic.forecast import DiskForecast, TopicForecast
 from pipeline.traffic.plots import TimeSeries, bar_plot, quantity, time_plot
+from pipeline.traffic.refusals import RefusedMessages, stepped
 
 DETAILED_MAX = 20
 """Topics with plots; the table has all."""
@@ -50,23 +52,25 @@ svg { display: block; width: 100%; height: auto; } svg text { font: 12px system-
 
 def traffic_page(
     figures: TrafficFigures, forecasts: Mapping[str, TopicForecast], disk: DiskForecast | None, source: str,
-    made_s: float, notes: Sequence[str],
+    made_s: float, notes: Sequence[str], refusals: Mapping[str, list[RefusedMessages]] = MappingProxyType({}),
 ) -> str:  # fmt: skip
     """The whole page.
 
     Args:
         source: where the messages were read.
         notes: sentences on what the report does not have.
+        refusals: by topic, also of those without a message.
     """
     parts = [f"<h1>Traffic of {_plural(len(figures.topics), 'topic')}</h1>"]
     parts.append(f'<p class="soft">{escape(source)}. Made {_moment(made_s)}. All times are UTC.</p>')
     if figures.topics:
         parts += [_facts(figures, disk), _faults(figures, forecasts), _table(figures, forecasts)]
-        parts += [_topic(each, figures.step_s) for each in figures.topics[:DETAILED_MAX]]
+        parts += [_topic(each, figures.step_s, refusals.get(each.topic, [])) for each in figures.topics[:DETAILED_MAX]]
     if len(figures.topics) > DETAILED_MAX:
         parts.append(f"<p>Plots are of the {DETAILED_MAX} topics with the most bytes.</p>")
     if figures.empty:
         parts.append(f"<p>Without a message: {escape(', '.join(figures.empty))}.</p>")
+        parts += [_only_refused(topic, refusals[topic]) for topic in figures.empty if refusals.get(topic)]
     parts.append(
         "<section><h2>How to read this</h2>" + "".join(f"<p>{escape(note)}</p>" for note in notes) + "</section>"
     )
@@ -127,7 +131,11 @@ def _table(figures: TrafficFigures, forecasts: Mapping[str, TopicForecast]) -> s
     return f'<section class="wide"><h2>Topics</h2><table><tr>{head}</tr>{"".join(rows)}</table></section>'
 
 
-def _topic(each: TopicTraffic, step_s: int) -> str:
+def _only_refused(topic: str, refused: list[RefusedMessages]) -> str:
+    return f"<section><h2>{escape(topic)}</h2>{refused_table(refused)}</section>"
+
+
+def _topic(each: TopicTraffic, step_s: int, refused: list[RefusedMessages]) -> str:
     times = [step.at_s for step in each.steps]
     # A step without a message counts as 0, so that the line goes down there.
     every = list(range(times[0], times[-1] + step_s, step_s))
@@ -161,6 +169,15 @@ def _topic(each: TopicTraffic, step_s: int) -> str:
             f'<p class="soft">{each.timed:,} of {each.messages:,} messages have a time of sending: p50 {_ms(each.p50_ms)}, '
             f"p90 {_ms(each.p90_ms)}, p99 {_ms(each.p99_ms)}, largest {_ms(each.max_ms)}.</p>"
         )
+    if refused:
+        wide_s = max(step_s, refused[0].step_s)
+        counts = stepped(refused, wide_s)
+        refused_at = list(
+            range(min([*counts, times[0] - times[0] % wide_s]), max([*counts, times[-1]]) + wide_s, wide_s)
+        )
+        line = TimeSeries("refused", [counts.get(at, 0.0) / wide_s for at in refused_at])
+        parts += ["<h3>Refused messages per second</h3>", time_plot(refused_at, wide_s, [line], "", True)]
+        parts.append(refused_table(refused))
     queues = sorted(each.queues, key=lambda one: -one.messages)[:QUEUES_MAX]
     more = f", the {QUEUES_MAX} fullest of {len(each.queues)}" if len(each.queues) > QUEUES_MAX else ""
     parts += [f"<h3>Messages per queue{more} (skew {each.queue_skew:.2f})</h3>"]
@@ -170,6 +187,19 @@ def _topic(each: TopicTraffic, step_s: int) -> str:
     if each.applications:
         parts += ["<h3>Messages per application</h3>", bar_plot(each.applications[:QUEUES_MAX], each.messages)]
     return f"<section>{''.join(parts)}</section>"
+
+
+def refused_table(refused: list[RefusedMessages]) -> str:
+    """The codes, each with its applications below it."""
+    rows = []
+    for row in refused:
+        who = "all" if row.application is None else row.application or "without a valid credential, or one of many"
+        code = f"{escape(row.name)} ({row.code})" if row.application is None else ""
+        rows.append(
+            f'<tr><td class="text">{code}</td><td class="text">{escape(who)}</td><td>{row.messages:,}</td></tr>'
+        )
+    head = "<th>code</th><th>application</th><th>refused messages</th>"
+    return f'<div class="wide"><table><tr>{head}</tr>{"".join(rows)}</table></div>'
 
 
 def _signed(per_day: float) -> str:

@@ -7,6 +7,7 @@ from pipeline.archive.place import ArchivePlace
 from pipeline.traffic.figures import TrafficFigures
 from pipeline.traffic.forecast import TopicLimits, as_json, disk_forecast, forecast_of, limits_of
 from pipeline.traffic.page import traffic_page
+from pipeline.traffic.refusals import RefusedMessages
 
 PAGE, DATA = "traffic.html", "traffic.json"
 
@@ -26,9 +27,13 @@ class ForecastBasis(NamedTuple):
 
 def write_traffic_report(
     figures: TrafficFigures, basis: ForecastBasis, folder: str, source: str, made_s: float, sent_property: str = "",
-    application_property: str = "",
+    application_property: str = "", refusals: Mapping[str, list[RefusedMessages]] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Write both files into a directory or URL, each as a whole, in place of earlier ones; returns the data."""
+    """Write both files into a directory or URL, each as a whole, in place of earlier ones; returns the data.
+
+    Args:
+        refusals: by topic; None: nobody was asked.
+    """
     forecasts = [
         forecast_of(each, figures.step_s, limits_of(each.topic, basis.limits), basis.retention_ms)
         for each in figures.topics
@@ -47,16 +52,20 @@ def write_traffic_report(
             for each in figures.topics
         ],
         "forecast": [as_json(each) for each in forecasts],
+        "refused": None if refusals is None else {
+            topic: [row._asdict() for row in rows] for topic, rows in refusals.items() if rows
+        },
         "disk": disk._asdict() if disk else None,
     }  # fmt: skip
     place = ArchivePlace(folder)
     place.write_json(DATA, data)
-    notes = _notes(basis, sent_property, application_property)
-    place.write_text(PAGE, traffic_page(figures, {each.topic: each for each in forecasts}, disk, source, made_s, notes))
+    notes = _notes(basis, sent_property, application_property, refusals is not None)
+    ahead = {each.topic: each for each in forecasts}
+    place.write_text(PAGE, traffic_page(figures, ahead, disk, source, made_s, notes, refusals or {}))
     return data
 
 
-def _notes(basis: ForecastBasis, sent_property: str, application_property: str) -> list[str]:
+def _notes(basis: ForecastBasis, sent_property: str, application_property: str, has_refusals: bool) -> list[str]:
     sent = f"property {sent_property}" if sent_property else "the id, where a producer proxy has assigned it"
     notes = [
         "Bytes are those of bodies. The engine's log needs more: keys, properties, ids, and copies on slaves.",
@@ -72,6 +81,9 @@ def _notes(basis: ForecastBasis, sent_property: str, application_property: str) 
     if not application_property:
         notes.append("A stored message does not name its application; a property that does can be given.")
     notes.append(
-        "Result codes of sends are in no message: refused ones are not stored. The proxies' metrics count them."
+        "Refused messages are from the console's history, which looks at each proxy every 10 s: calls over several "
+        "topics and requests with a reply are not counted by topic there. The same message may be refused several times."
+        if has_refusals
+        else "Result codes of sends are in no message: refused ones are not stored. The console's history has them (--console)."
     )
     return notes

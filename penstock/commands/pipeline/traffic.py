@@ -9,8 +9,12 @@ from penstock.commands.exits import USAGE, Command, CommandError
 from penstock.commands.output import output_option, show_one
 from penstock.commands.pipeline.job_options import job_session, master_option, proxy_options
 from penstock.commands.progress import say
+from pipeline.traffic.console_api import ConsoleApi
+from pipeline.traffic.figures import TrafficFigures
 from pipeline.traffic.forecast import topic_limits
-from pipeline.traffic.measures import archived_messages, engine_messages, measure
+from pipeline.traffic.measures import archived_messages, engine_messages, measure, minute_rows
+from pipeline.traffic.minutes import CHUNK_S, KEPT_S, reported_chunks
+from pipeline.traffic.refusals import RefusedMessages, totals
 from pipeline.traffic.report import DATA, PAGE, ForecastBasis, write_traffic_report
 
 HOUR_MS, GIB = 3_600_000, 1 << 30
@@ -41,14 +45,19 @@ HOUR_MS, GIB = 3_600_000, 1 << 30
 @click.option(
     "--free-gib", type=click.FloatRange(0), metavar="GIB", help="Forecast the days until so much free space is used up."
 )
+@click.option("--console", default="", metavar="URL", help="Add what was refused, from this console's history.")
+@click.option("--console-token", default="", metavar="FILE", help="File with a token for the console's API.")
+@click.option(
+    "--feed", is_flag=True, help="Also give the minutes to the console's history. The token needs role operator."
+)
 @click.option("--dry-run", is_flag=True, help="Count the messages, and write nothing.")
 @master_option
 @proxy_options("consumer", is_required=False)
 @output_option
 def command(
     topics: tuple[str, ...], directory: str, start: str, end: str, report: str, sent_property: str,
-    application_property: str, topics_file: Path | None, retention_hours: float, free_gib: float | None, dry_run: bool,
-    master: str, endpoint: str, credential: str, output: str,
+    application_property: str, topics_file: Path | None, retention_hours: float, free_gib: float | None,
+    console: str, console_token: str, feed: bool, dry_run: bool, master: str, endpoint: str, credential: str, output: str,
 ) -> None:  # fmt: skip
     """Report the traffic of topics per minute: messages, bytes, latency, keys, skew, and a forecast.
 
@@ -63,7 +72,10 @@ def command(
         raise click.UsageError("--start and --end are of the engine: leave them out with --archive")
     if not directory and not topics:
         raise click.UsageError("name the topics")
+    if bool(console) != bool(console_token) or (feed and not console):
+        raise click.UsageError("--console and --console-token belong together, and --feed needs them")
     began_s = time.monotonic()
+    api = ConsoleApi(console, console_token) if console else None
     basis = ForecastBasis(
         topic_limits(_text(topics_file)) if topics_file else {}, int(retention_hours * HOUR_MS),
         None if free_gib is None else int(free_gib * GIB),
@@ -75,17 +87,35 @@ def command(
             show_one({"dry_run": True, "messages": messages.count()}, output)
             return
         figures = measure(spark, messages, report, topics, sent_property, application_property, say)
+        refusals = _refusals(api, figures, is_until_now=not directory and end == "latest") if api else None
         source = f"Archive {directory}" if directory else f"Engine, from {start} to {end}"
-        data = write_traffic_report(figures, basis, report, source, time.time(), sent_property, application_property)
+        data = write_traffic_report(
+            figures, basis, report, source, time.time(), sent_property, application_property, refusals
+        )
+        rows = minute_rows(spark, report, int(time.time()) - KEPT_S + CHUNK_S) if feed else []
+    fed = api.feed(reported_chunks(rows)) if api and feed else None
     show_one(
         {
             "topics": len(figures.topics), "messages": sum(each.messages for each in figures.topics),
             "limits_that_do_not_fit": sum(len(each["faults"]) for each in data["forecast"]),
-            "days_until_full": data["disk"]["days"] if data["disk"] else None, "report": f"{report}/{PAGE}",
+            "days_until_full": data["disk"]["days"] if data["disk"] else None,
+            **({} if refusals is None else {"refused": sum(row.messages for own in refusals.values() for row in totals(own))}),
+            **({} if fed is None else {"minutes_fed": fed}),
+            "report": f"{report}/{PAGE}",
             "seconds": round(time.monotonic() - began_s, 1),
         },
         output,
     )  # fmt: skip
+
+
+def _refusals(api: ConsoleApi, figures: TrafficFigures, is_until_now: bool) -> dict[str, list[RefusedMessages]]:
+    """What was refused of each topic from the report's first minute to its last, or to now. Nothing without a minute."""
+    if not figures.topics:
+        return {}
+    begin_s = min(each.first_s for each in figures.topics)
+    end_s = int(time.time()) if is_until_now else max(each.last_s for each in figures.topics) + 60
+    names = [*(each.topic for each in figures.topics), *figures.empty]
+    return {name: api.refusals(name, begin_s, end_s) for name in names}
 
 
 def _text(path: Path) -> str:

@@ -24,22 +24,22 @@ class ApiCaller:
     def __init__(self, penstock: RunningPenstock) -> None:
         self.path = Path(penstock.data) / "console" / "console.db"
         place = penstock.refresh()["console"]
-        self._url = f"http://{place['host']}:{place['port']}"
+        self.url = f"http://{place['host']}:{place['port']}"
         self.database = ConsoleDatabase(f"sqlite:///{self.path}")
         log = ActionLog(self.database, SystemClock())
         accounts = Accounts(self.database, log, SystemClock())
         self.team_id = accounts.add_team(SETUP, "shop")
         own = accounts.get(accounts.add(SETUP, "ada", "admin", [self.team_id]))
         assert own is not None
-        self._token = ApiTokens(self.database, accounts, log, SystemClock()).make(SETUP, own, "test", "admin", 1)
+        self.token = ApiTokens(self.database, accounts, log, SystemClock()).make(SETUP, own, "test", "admin", 1)
         self.requests = UserRequests(self.database, log, SystemClock())
 
     def call(self, path: str, value: Any = None) -> tuple[int, Any]:
         """Status and JSON of a call; 0: the console did not answer."""
         body = None if value is None else json.dumps(value).encode()
-        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         try:
-            with urllib.request.urlopen(urllib.request.Request(self._url + path, body, headers), timeout=60) as answer:
+            with urllib.request.urlopen(urllib.request.Request(self.url + path, body, headers), timeout=60) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             return error.code, json.load(error)

@@ -1,4 +1,5 @@
-"""The report on traffic of real topics: its figures, its page in a browser, and the same from an archive."""
+"""The report on traffic of real topics: its figures, its page in a browser, what the console tells and gets, and the
+same from an archive."""
 
 import json
 import time
@@ -10,10 +11,17 @@ from penstock_client import Message
 from common import contract
 from penstock.commands.pipeline.group import command
 from pipeline.archive.archive import plan_archive, run_archive
+from tests.e2e.console.api_caller import ApiCaller
 from tests.e2e.kafka.home import Sender
 from tests.services.chromium import chromium
+from tests.waiting import until
 
 MESSAGES = 300
+
+
+@pytest.fixture(scope="module")
+def penstock_up(penstock_factory):
+    return penstock_factory(environment={"PENSTOCK_CONSOLE": "1"})
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +40,23 @@ def stored(penstock_up, producer):
     ]
     sender = Sender(penstock_up, penstock_up.application("shop", send=["orders"]))
     assert {result.code for result in sender.send(*orders)} == {0}
-    sender.close()
     assert all(result.ok for result in producer.send_all(payments))
+    yield sender
+    sender.close()
+
+
+@pytest.fixture
+def console(penstock_up, stored):
+    """The console's API, whose history knows that application `shop` was refused at topic `payments`."""
+    caller = ApiCaller(penstock_up)
+
+    def is_told():
+        assert {result.code for result in stored.send(contract.Message(topic="payments", body=b"x"))} == {105}
+        return caller.call("/api/v1/refused?topic=payments")[1]["refused"]
+
+    until(is_told, "the console has looked at the proxy twice", 60)
+    yield caller
+    caller.close()
 
 
 def run(*arguments):
@@ -42,7 +65,12 @@ def run(*arguments):
     return json.loads(done.stdout)
 
 
-def test_a_report_has_the_figures_of_all_topics_and_opens_in_a_browser(spark, penstock_up, options, stored, tmp_path):
+def test_a_report_has_the_figures_of_all_topics_and_opens_in_a_browser(
+    spark, penstock_up, options, stored, console, tmp_path
+):
+    token = tmp_path / "token"
+    token.touch(mode=0o600)
+    token.write_text(console.token)
     where, report, limits = options(), tmp_path / "report", tmp_path / "topics.json"
     limits.write_text(json.dumps(penstock_up.run("topic", "list")))
     proxies = ("--endpoint", where["endpoint"], "--credential", where["credential"], "--report", report)
@@ -59,8 +87,13 @@ def test_a_report_has_the_figures_of_all_topics_and_opens_in_a_browser(spark, pe
         limits,
         "--free-gib",
         1,
+        *("--console", console.url, "--console-token", token, "--feed"),
     )
     assert (summary["topics"], summary["messages"]) == (2, MESSAGES + 20)
+    assert summary["refused"] >= 1
+    assert summary["minutes_fed"] >= 2
+    _, history = console.call("/api/v1/history?subject=topic:orders&names=stored&range=1h")
+    assert round(sum(value * history["step_s"] for value in history["values"][0] if value)) == MESSAGES
     found = json.loads((report / "traffic.json").read_text())
     orders, payments = found["topics"]
     assert (orders["topic"], orders["messages"], orders["size_bytes"], orders["keys"]) == (
@@ -79,12 +112,17 @@ def test_a_report_has_the_figures_of_all_topics_and_opens_in_a_browser(spark, pe
         == MESSAGES
     )
     assert payments["keyless"] == 20
+    assert list(found["refused"]) == ["payments"]
+    assert {(row["application"], row["name"]) for row in found["refused"]["payments"]} == {
+        (None, "FORBIDDEN"), ("shop", "FORBIDDEN"),
+    }  # fmt: skip
     with chromium() as browser:
         page = browser.new_page(viewport={"width": 1000, "height": 800})
         asked = []
         page.on("request", lambda request: asked.append(request.url))
         page.goto((report / "traffic.html").as_uri())
-        assert page.locator("svg").count() == 9
+        assert page.locator("svg").count() == 10
+        assert page.locator("td", has_text="FORBIDDEN (105)").count() == 1
         assert page.locator("svg text", has_text="<k3>").count() == 1
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert len(asked) == 1
