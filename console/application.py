@@ -12,7 +12,7 @@ from werkzeug.exceptions import BadRequest, Forbidden, HTTPException, NotFound, 
 from common.admin.errors import StateConflict
 from common.config.errors import ConfigError, EntryNotFound, InvalidEntry, VersionConflict
 from console import shown
-from console.api import changes, operations, reads, token_page, traffic
+from console.api import changes, operations, reads, token_page, traffic_minutes
 from console.asking.topic_wish import ORDER_WORDS
 from console.database.sessions import SignedIn
 from console.errors import ConsoleError, DatabaseUnavailable, InvalidForm, RequestConflict
@@ -66,7 +66,7 @@ from engine.client.admin import AdminError
 from engine.link.errors import LinkError
 
 log = logging.getLogger("penstock.console")
-API_MODULES = (changes, reads, traffic)
+API_MODULES = (changes, reads, traffic_minutes)
 """They register the operations."""
 PAGES: tuple[ModuleType, ...] = (
     health, sign_in, openid, own, home, search, topics, groups, applications, requests, topic_requests,
