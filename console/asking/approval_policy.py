@@ -47,6 +47,8 @@ class ApprovalPolicy:
             found.append(f"{kept:,.1f} GiB kept: the policy allows {self.kept_gib_max:,} GiB.")
         if wish.kafka_cluster is not None:
             found.append(f"Its home is the Kafka cluster {wish.kafka_cluster}.")
+        if wish.group_names:
+            found.append(f"It asks for the broker groups {', '.join(wish.group_names)}.")
         return found
 
     def reasons_of_consumption(self, wish: ConsumptionWish, team_groups: int, others: Sequence[str]) -> list[str]:

@@ -40,7 +40,7 @@ DEFAULTS: Mapping[str, str] = {
     "peak_messages": "100", "day_messages": "1000000", "body_bytes": "500", "body_bytes_max": "65536",
     "retention_hours": "72", "delay_hours": "0", "durability": "replicated", "grade": "normal", "buffer": "off",
     "body_format": "any", "body_schema": "", "order": "none", "replies": "no", "home": ENGINE_HOME, "name": "",
-    "description": "", "team": "",
+    "description": "", "team": "", "broker_groups": "",
 }  # fmt: skip
 
 
@@ -55,6 +55,7 @@ class TopicWish:
         body_schema: JSON schema of the bodies; empty: none was given.
         order: a key of ORDER_WORDS. replies: "yes": requests with a reply are sent.
         home: "engine", or "kafka:" and the name of a cluster, where the topic exists already.
+        broker_groups: names of those that are to have its messages, separated by commas; empty: all.
     """
 
     name: str
@@ -73,6 +74,12 @@ class TopicWish:
     order: str = "none"
     replies: str = "no"
     home: str = ENGINE_HOME
+    broker_groups: str = ""
+
+    @property
+    def group_names(self) -> list[str]:
+        """The broker groups that are asked for."""
+        return self.broker_groups.split(",") if self.broker_groups else []
 
     @property
     def kafka_cluster(self) -> str | None:
@@ -101,7 +108,7 @@ class TopicWish:
             "body_format": self.body_format,
         }
         if self.kafka_cluster is None:
-            return found
+            return {**found, "broker_groups": self.group_names} if self.group_names else found
         del found["delay_ms_max"]
         if self.order != "all":
             del found["queues"]  # as many as partitions
@@ -125,6 +132,7 @@ def parse_wish(form: Mapping[str, str]) -> TopicWish:
         faults["body_bytes_max"] = "The largest message is smaller than the average one."
     faults |= _faults_of_schema(form, found)
     faults |= _faults_of_home(form, found)
+    faults |= _faults_of_groups(form, found)
     if not faults and found["order"] == "all" and found["peak_messages"] > QUEUE_MESSAGES_S:
         faults["order"] = f"All messages in one order take a single queue, for up to {QUEUE_MESSAGES_S:,} messages/s."
     if faults:
@@ -159,6 +167,18 @@ def _faults_of_home(form: Mapping[str, str], found: dict[str, Any]) -> dict[str,
             "Kafka's acknowledgement says nothing about disks: choose a durability in memory, or the engine as the home."
         )
     return faults
+
+
+def _faults_of_groups(form: Mapping[str, str], found: dict[str, Any]) -> dict[str, str]:
+    names = list(dict.fromkeys(form.get("broker_groups", "").replace(",", " ").split()))
+    found["broker_groups"] = ",".join(names)
+    if names and kafka_cluster_of(found["home"]):
+        return {"broker_groups": "A Kafka cluster has its own brokers: leave it empty, or use the engine as the home."}
+    try:
+        TopicDefinition.check_settings("topic", {"broker_groups": names})
+    except InvalidDefinition as error:
+        return {"broker_groups": f"{error.faults[0]}."}
+    return {}
 
 
 def name_fault(name: str) -> str:

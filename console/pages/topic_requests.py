@@ -29,6 +29,7 @@ def form_page() -> ResponseReturnValue:
 def _form_page(values: Mapping[str, str], faults: Mapping[str, str], status: int = 200) -> ResponseReturnValue:
     values, choices = team_choices(values)
     shown = {"values": values, "faults": faults, "team_choices": choices, "preview": _preview(values), "homes": homes()}
+    shown["group_names"] = group_names()
     return render_template("request_form.html", **shown), status
 
 
@@ -56,6 +57,7 @@ def store_request(values: Mapping[str, str], is_draft: bool) -> int:
     found = {
         "name": _taken(wish.name) or prefix_fault(wish.name, team),
         "home": _home_fault(wish),
+        "broker_groups": _groups_fault(wish),
         "body_schema": schema_fault(wish.body_schema),
     }
     if faults := {field: fault for field, fault in found.items() if fault}:
@@ -83,6 +85,16 @@ def _home_fault(wish: TopicWish) -> str:
     return "" if known else f"There is no Kafka cluster {cluster} in the configuration."
 
 
+def group_names() -> list[str]:
+    """The broker groups of the configuration, where a topic can be placed."""
+    return [each.name for each in parts().configuration.view.broker_groups()]
+
+
+def _groups_fault(wish: TopicWish) -> str:
+    unknown = [each for each in wish.group_names if each not in group_names()]
+    return f"There is no broker group {unknown[0]}." if unknown else ""
+
+
 def _preview(values: Mapping[str, str]) -> dict[str, Any]:
     """The name's check, all faults, the cost and the policy's answer, for a form that may be half filled in."""
     name = values.get("name", "").strip()
@@ -93,7 +105,11 @@ def _preview(values: Mapping[str, str]) -> dict[str, Any]:
     except InvalidForm as error:
         shown["faults"] = {field: text for field, text in error.faults.items() if field != "name"}
         return shown
-    checks = {"home": _home_fault(wish), "body_schema": schema_fault(wish.body_schema)}
+    checks = {
+        "home": _home_fault(wish),
+        "broker_groups": _groups_fault(wish),
+        "body_schema": schema_fault(wish.body_schema),
+    }
     shown["faults"] = {field: text for field, text in checks.items() if text}
     team = chosen_team(values)
     if team is not None and not fault:

@@ -8,7 +8,7 @@ from common.admin import broker_groups, groups, topics
 from common.admin.groups import GroupSettings
 from common.admin.topics import TopicSettings
 from console.installation.broker_queries import Answers, BrokerLinks, BrokerQueries
-from tests.unit.console.consoles import SETUP, text_of
+from tests.unit.console.consoles import SETUP, WISH, text_of
 
 
 class Engines(BrokerQueries):
@@ -104,6 +104,20 @@ def test_a_broker_group_is_spared_and_used_again_and_the_second_of_two_is_refuse
     assert operator.post("/traffic/groups/nine", writes="all", seen="all").status_code == 404
     assert operator.post("/traffic/groups/b", writes="all", seen="keyed").status_code == 303
     assert {each.writes for each in broker_groups.list_groups(placed.store)} == {"all"}
+
+
+def test_a_request_names_broker_groups_that_exist_and_a_person_decides_on_it(placed):
+    owner, operator = placed.as_role("owner"), placed.as_role("operator")
+    assert "of a, b, c" in text_of(owner.get("/requests/new"))
+    wish = {**WISH, "name": "heavy", "team": str(placed.team_id)}
+    for wrong, sentence in (("a, x", "There is no broker group x."), ("a/b", "is not a name")):
+        answer = owner.post("/requests", **{**wish, "broker_groups": wrong})
+        assert answer.status_code == 422 and sentence in text_of(answer)
+    made = owner.ask(name="heavy", broker_groups="b, a")
+    assert "Broker groups b,a" in text_of(operator.get(f"/requests/{made}")).replace(", ", ",")
+    operator.post(f"/requests/{made}/approve", version=1)
+    found, _ = topics.show(placed.parts.configuration.admin("test"), "heavy")
+    assert set(found.broker_groups) == {"a", "b"}
 
 
 def test_a_program_does_the_same_by_the_api(placed):
