@@ -58,8 +58,15 @@ class EngineQueries:
         found = {}
         for index, topic in enumerate(topics):
             destination = self._known.get(topic["name"].encode())
-            held = destination.homes.count(number) if destination is not None and destination.homes else 0
-            if destination is not None and held:
-                shared = {name: ceil(topic[name] * held / destination.queues) for name in SHARED_BOUNDS}
-                found[index] = {**topic, **shared}
+            if destination is None or not destination.homes:
+                continue
+            held, of = _held(destination.homes, destination.first_queue, number)
+            if held:
+                found[index] = {**topic, **{name: ceil(topic[name] * held / of) for name in SHARED_BOUNDS}}
         return found
+
+
+def _held(homes: bytes, first_queue: int, number: int) -> tuple[int, int]:
+    """The group's queues among those that take messages, and their number; where it has none, among the earlier ones."""
+    held = homes.count(number, first_queue)
+    return (held, len(homes) - first_queue) if held else (homes.count(number, 0, first_queue), first_queue)

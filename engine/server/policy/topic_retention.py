@@ -1,12 +1,15 @@
 """Retention of topics, from the configuration that the engine follows."""
 
+from itertools import pairwise
+
 from common.config import ConfigView
-from common.config.definitions import SharedReadDefinition
+from common.config.definitions import SharedReadDefinition, TopicDefinition
 from common.dead_letters import group_of, is_dead_letter_topic
 from common.shared_reads import is_hidden_topic
 from engine.log.read.retentions import NONE, OWN, Retention
 from engine.server.policy.config_follower import ConfigFollower
 
+BYTES_MAX = 1 << 60
 UNDEFINED_GROUP = Retention(rank=0)
 """It counts less than what the log keeps of a definition."""
 
@@ -47,10 +50,22 @@ class ConfiguredRetention:
         if found is None:
             return NONE if view.topic_was_deleted(topic) else None
         if found.family is None:
-            return Retention(found.retention_ms, found.retention_bytes)
+            return Retention(found.retention_ms, _bytes_of(found))
         prefix = found.family.removesuffix("*")
         rank = OWN if view.was_deleted("topic", topic) else len(prefix)
         return Retention(found.retention_ms, found.retention_bytes, rank, prefix)
+
+
+def _bytes_of(topic: TopicDefinition) -> int:
+    """The bytes to divide among all queues, so that each keeps its share though others were added for another placement.
+
+    Else queues that are only read would lose messages that wait: each range of queues has the topic's bytes.
+    """
+    if not topic.placement:
+        return topic.retention_bytes
+    firsts = [*(each.first for each in topic.placement), topic.queues]
+    least = min(following - first for first, following in pairwise(firsts))
+    return min(BYTES_MAX, topic.retention_bytes * topic.queues // least)
 
 
 def _of_dead_letters(view: ConfigView, name: str) -> Retention | None:

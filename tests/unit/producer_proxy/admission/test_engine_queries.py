@@ -70,6 +70,15 @@ def test_each_group_is_asked_with_its_share_of_the_bounds_and_the_first_reason_c
     assert reasons(said) == [REASON]
 
 
+def test_queues_that_take_no_more_messages_have_no_part_in_the_share_of_those_that_do():
+    """East had all queues, then west and north got them: the bound is theirs, and east's for what still waits there."""
+    brokers, known, said = Brokers(), Destinations(10), []
+    known.put(Destination(b"orders", 0, 8, 1, 1000, 0, bytes([0, 0, 0, 0, 2, 2, 2, 1]), bytes(12), 4))
+    ask(EngineQueries(brokers, known), lambda code, payload: said.append((code, payload)))
+    west, east, north = brokers.listed
+    assert [each.question[0]["messages"] for each in (west, east, north)] == [75, 100, 25]
+
+
 def test_a_group_that_is_isolated_or_down_is_left_out():
     brokers, asking, said, answer = desk()
     brokers.listed[0].share = 0

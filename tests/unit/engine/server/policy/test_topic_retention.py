@@ -88,3 +88,15 @@ def test_a_hidden_topic_has_the_retention_of_the_topic_that_is_pulled(follower):
     assert follower.policy.of(hidden) == Retention(5, 7)
     follower.delete("shared_read", hidden)
     assert follower.policy.of(hidden) == Retention(0, 0)
+
+
+def test_a_queue_keeps_its_share_when_the_broker_groups_of_its_topic_change(follower):
+    """The engine divides by all queues: with fewer bytes each, those that are only read would lose what waits."""
+    topic = TopicDefinition("orders", 8, retention_bytes=800)
+    follower.put(topic)
+    assert follower.policy.of("orders").size_bytes / 8 == 100
+    for queues in (16, 24):
+        groups = ["a" if queues == 16 else "b"]
+        topic = TopicDefinition.from_value("orders", topic.complete({**topic.to_value(), "broker_groups": groups}))
+        follower.put(topic)
+        assert (topic.queues, follower.policy.of("orders").size_bytes / queues) == (queues, 100)
