@@ -21,7 +21,7 @@ from penstock.commands.instance import Instance, administration, instance_option
 from penstock.commands.output import is_for_scripts, output_option, show_one, show_rows
 from penstock.commands.paging import page_options
 from penstock.commands.setting_options import settings_options, shown
-from penstock.commands.topic_stats import stats
+from penstock.commands.topic_stats import is_defined, stats
 
 COLUMNS = ("name", "kind", "queues", "durability", "body_bytes_max")
 CREATED_COLUMNS = ("name", "id", "queues")
@@ -323,21 +323,12 @@ def _stored(instance: Instance, name: str) -> list[dict[str, Any]]:
     try:
         answers = engines.ask_all(instance, "purge_topic", topic=name)
     except CommandError as error:
-        if error.exit_code != NOT_FOUND or not _is_defined(instance, name):
+        if error.exit_code != NOT_FOUND or not is_defined(instance, name):
             raise
         return []  # no engine has made it yet: nothing was sent to it
     found = {group: answer["purged"] for group, answer in answers.items()}
     homes = list(instance.engines())
     return joined.rows_of_queues(found, homes, name, instance.placed_topics(homes))
-
-
-def _is_defined(instance: Instance, name: str) -> bool:
-    with administration(instance) as admin:
-        try:
-            topics.show(admin, name)
-        except EntryNotFound:
-            return families.defining(admin, name) is not None
-    return True
 
 
 @topic.command()

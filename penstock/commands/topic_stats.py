@@ -5,12 +5,16 @@ from typing import Any
 
 import click
 
+from common.admin import families, topics
+from common.config.errors import EntryNotFound
+from common.contract import Code
 from engine.client import lookup
+from engine.client.admin import AdminError
 from engine.client.lookup import Link, Stored
 from engine.link.read import ReadPosition
 from penstock.commands import completing, engines, figures
 from penstock.commands.exits import Command
-from penstock.commands.instance import Instance, instance_options
+from penstock.commands.instance import Instance, administration, instance_options
 from penstock.commands.output import is_for_scripts, output_option, show_one, show_rows, show_value
 from penstock.overview.observing import group_lag
 
@@ -38,7 +42,12 @@ def stats(instance: Instance, name: str, seconds: float, output: str) -> None:
     seconds at most; how many had no turn is said.
     """
     with engines.joined(instance) as link:
-        found = gather(link, name, seconds)
+        try:
+            found = gather(link, name, seconds)
+        except AdminError as error:
+            if error.code != Code.UNKNOWN_TOPIC or not is_defined(instance, name):
+                raise
+            found = figures_of(name, [], [], None)  # an engine makes a topic at its first message
     found["groups"], found["groups_not_asked"] = groups_of(instance, name)
     if is_for_scripts(output):
         show_value(found, output)
@@ -65,6 +74,10 @@ def gather(link: Link, topic: str, seconds: float) -> dict[str, Any]:
             }
         )  # fmt: skip
     grown = sum(end - before.get(queue, (0, 0))[1] for queue, (_, end) in bounds.items())
+    return figures_of(topic, rows, sizes, round(grown / took_s, 1) if seconds else None)
+
+
+def figures_of(topic: str, rows: list[dict[str, Any]], sizes: list[int], per_s: float | None) -> dict[str, Any]:
     return {
         "topic": topic,
         "messages": sum(row["messages"] for row in rows),
@@ -72,9 +85,19 @@ def gather(link: Link, topic: str, seconds: float) -> dict[str, Any]:
         "oldest_ms": min((row["oldest_ms"] for row in rows if row["oldest_ms"] is not None), default=None),
         "newest_ms": max((row["newest_ms"] for row in rows if row["newest_ms"] is not None), default=None),
         "bytes_mean": round(sum(sizes) / len(sizes)) if sizes else None,
-        "per_s": round(grown / took_s, 1) if seconds else None,
+        "per_s": per_s,
         "queues": rows,
     }
+
+
+def is_defined(instance: Instance, name: str) -> bool:
+    """Whether the topic has a definition of its own or one of a family."""
+    with administration(instance) as admin:
+        try:
+            topics.show(admin, name)
+        except EntryNotFound:
+            return families.defining(admin, name) is not None
+    return True
 
 
 def newest_of(link: Link, topic: str, queue: int, first: int, end: int) -> list[Stored]:

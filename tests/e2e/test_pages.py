@@ -24,10 +24,10 @@ penstock pull orders --group readers --max 1
 """
 COMMANDS = """
 mkdir -p configuration; export XDG_CONFIG_HOME="$PWD/configuration" PENSTOCK_DATA="$PWD/.penstock"
-touch admin.key ca.pem shop.secret; chmod 600 admin.key shop.secret
+for file in admin.key ca.pem shop.secret; do echo 'of another deployment' > $file; chmod 600 $file; done
 penstock context add test --data ./.penstock
 printf 'one\\ntwo,4\\nthree,2,fsync\\n' > names.txt
-penstock topic create prices orders.old
+penstock topic create prices
 penstock group create readers
 """
 """What the page about commands takes for granted."""
@@ -109,7 +109,11 @@ def test_the_lines_of_the_runbooks_and_about_hardening_work_as_pasted(pages, pat
 
 
 def test_the_commands_of_the_page_about_commands_work_as_pasted(pages, path):
-    done = pages.run("docs/commands.md", before=COMMANDS, PATH=path)
+    places = {  # what has happened meanwhile
+        "penstock topic unused": "penstock send orders first; penstock pull orders -g readers --max 1; penstock topic unused",
+        "penstock apply -f topics.yaml --prune": "penstock topic create orders.old; penstock apply -f topics.yaml --prune",
+    }
+    done = pages.run("docs/commands.md", before=COMMANDS, places=places, PATH=path)
     assert "59, brown" in done.stdout and "would_redrive  0" in done.stdout
 
 

@@ -222,6 +222,7 @@ def test_a_stored_message_is_found_by_its_ids_its_key_its_time_and_its_offset(ru
 
 def test_a_topic_that_nobody_has_sent_to_is_purged_and_one_that_is_not_there_is_not_found(run, topic):
     assert json.loads(run("topic", "purge", topic, "-o", "json").stdout)["purged"] == 0
+    assert json.loads(run("topic", "stats", topic, "-o", "json").stdout)["messages"] == 0
     assert b"no such topic" in run("topic", "purge", "nowhere", code=3).stderr
 
 

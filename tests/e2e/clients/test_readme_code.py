@@ -75,7 +75,7 @@ use std::time::Duration;
 %s
 fn handle(_: &Message) -> Result<(), Box<dyn std::error::Error>> { Ok(()) }
 #[allow(unused)]
-fn example(key_id: String, secret: String, body: Vec<u8>, messages: Vec<Message>) -> Result<(), penstock_client::Error> {
+fn example(key_id: String, secret: String, body: &[u8], messages: Vec<Message>) -> Result<(), penstock_client::Error> {
 %s
     Ok(())
 }
