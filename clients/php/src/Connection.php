@@ -1,5 +1,7 @@
 <?php
 
+declare(strict_types=1);
+
 namespace Penstock\Client;
 
 use Thrift\Protocol\TBinaryProtocolAccelerated;

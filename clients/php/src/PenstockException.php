@@ -1,5 +1,7 @@
 <?php
 
+declare(strict_types=1);
+
 namespace Penstock\Client;
 
 /** Base of all exceptions of this client: SendException, PullException, ContractException, ClosedException. */

@@ -1,5 +1,7 @@
 <?php
 
+declare(strict_types=1);
+
 namespace Penstock\Client;
 
 /** The pull was refused, or no proxy answered before the deadline. `getCode()` is the contract's code. */

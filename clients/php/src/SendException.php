@@ -1,5 +1,7 @@
 <?php
 
+declare(strict_types=1);
+
 namespace Penstock\Client;
 
 /** One message was not stored, or may not be. */
