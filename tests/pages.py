@@ -38,8 +38,6 @@ RUN_BY = {
     "docs/spark.md": "tests/e2e/pipeline/test_page.py",
 }
 """The test that runs a page's blocks without a word behind `sh` or `python`."""
-
-
 NOT_RUN = ("install", "serves", "example", "fragment")
 
 

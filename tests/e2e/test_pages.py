@@ -46,12 +46,7 @@ def network():
 
 
 class Pages:
-    """Blocks of pages, in a folder where a `penstock up` serves.
-
-    Args:
-        before: other lines, that come first.
-        places: of the pages, and what the test has in their stead.
-    """
+    """Blocks of pages, in a folder where a `penstock up` serves."""
 
     def __init__(self, network: list[str], folder: Path) -> None:
         self._network, self._folder = network, folder
@@ -61,7 +56,13 @@ class Pages:
         self, *pages: str, before: str = "", up: tuple[str, ...] = (), places: dict[str, str] | None = None,
         within_s: float = TO_RUN_S_MAX, **variables: str,
     ) -> "subprocess.CompletedProcess[str]":  # fmt: skip
-        """First the blocks of the shell, then those in Python."""
+        """First the blocks of the shell, then those in Python.
+
+        Args:
+            before: other lines, that come first.
+            up: more options of `penstock up`.
+            places: texts of the pages, and what the test has in their stead.
+        """
         served = self._folder / "served.json"
         line = [*self._network, *PENSTOCK, "up", "--ready-file", str(served), *up]
         process = subprocess.Popen(line, cwd=self._folder)
