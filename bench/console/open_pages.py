@@ -30,7 +30,7 @@ TAILS, TAILS_PER_PERSON, CHART_PAGES = 8, 2, 8
 REFRESH_S = 10.0
 ROUNDS = 5
 CHART = re.compile(r'data-chart="([^"]+)"')
-SETTLE_S, ENDED_S = 10.0, 5.0  # opening the pages is not measured
+SETTLE_S, ENDED_S = 10.0, 10.0  # opening the pages is not measured
 
 
 def run(scale: float, seconds: float, say: Callable[[str], None]) -> list[Figure]:

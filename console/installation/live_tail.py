@@ -1,7 +1,7 @@
 """Live tails: new messages of a topic as they are stored, for a bounded number of pages at once.
 
 A tail holds one thread of the server, so all of them together leave the pages their threads. It polls the engines by
-READs that wait; nothing is leased and no group moves.
+READs that wait, and are not repeated while they do; nothing is leased and no group moves.
 """
 
 import threading
@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from select import select
 
 from common.filter.native import Filter
 from common.placement import topic_hash
@@ -23,7 +24,10 @@ from engine.link.read import ReadAnswer, ReadPosition, ReadQuestion
 TAILS_MAX, TAILS_PER_ACCOUNT_MAX = 8, 2
 QUEUES_MAX = 256
 TAIL_S_MAX = 600.0
-WAIT_MS, PAUSE_S = 4_000, 0.2  # a wait ends with the first message; a shorter one asks an idle engine more often
+WAIT_MS = 15_000
+"""Longest wait of a READ, which ends with the first message: an idle engine is asked so often, some 2 ms each time."""
+BEAT_S, PAUSE_S = 2.0, 0.2
+"""Longest time without a list, and the pause after each."""
 PAGE_MESSAGES, PAGE_BYTES = 50, 1 << 20
 GOOD = (OK, UNAVAILABLE, OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC)
 
@@ -71,18 +75,22 @@ class LiveTail:
         self.places = tail_places()
 
     def follow(self, topic: str, queues: int, wanted: Filter | None) -> Iterator[list[FoundMessage]]:
-        """New messages that pass the filter, at least one list per five seconds, which may be empty, for TAIL_S_MAX.
+        """New messages that pass the filter, at least one list per three seconds, which may be empty, for TAIL_S_MAX.
 
         An engine that does not know the topic yet is read from its first message on. The caller closes the
         iterator early when its page has gone. Raises LinkError, AdminError and OSError.
         """
         end = time.monotonic() + TAIL_S_MAX
         with self._links(topic, queues) as (links, positions):
+            asked: dict[AdminClient, dict[int, int]] = {}
             while time.monotonic() < end:
-                found: list[FoundMessage] = []
                 for name, link in links.items():
-                    if positions[name]:
-                        found += _step(link, topic, positions[name], wanted)
+                    if positions[name] and link not in asked:
+                        _ask(link, topic, positions[name])
+                        asked[link] = positions[name]
+                found: list[FoundMessage] = []
+                for link in select(list(asked), [], [], BEAT_S)[0]:
+                    found += _take(link, topic, asked.pop(link), wanted)
                 yield found
                 time.sleep(PAUSE_S)
 
@@ -102,14 +110,20 @@ class LiveTail:
 def _ends(link: AdminClient, topic: str, queues: list[int]) -> dict[int, int]:
     if not queues:
         return {}
-    answer = _read(link, ReadQuestion([ReadPosition(topic, queue) for queue in queues], 1, PAGE_BYTES))
+    question = ReadQuestion([ReadPosition(topic, queue) for queue in queues], 1, PAGE_BYTES)
+    answer = _decoded(*link.call(READ, question.encode()))
     return {queue: report.end_offset or 0 for queue, report in zip(queues, answer.reports, strict=True)}
 
 
-def _step(link: AdminClient, topic: str, offsets: dict[int, int], wanted: Filter | None) -> list[FoundMessage]:
-    """Read on in all queues of an engine; `offsets` moves."""
+def _ask(link: AdminClient, topic: str, offsets: dict[int, int]) -> None:
+    """Ask an engine to read on in all queues, or to wait for a message."""
     positions = [ReadPosition(topic, queue, offset=offset) for queue, offset in offsets.items()]
-    answer = _read(link, ReadQuestion(positions, PAGE_MESSAGES, PAGE_BYTES, WAIT_MS))
+    link.send(READ, ReadQuestion(positions, PAGE_MESSAGES, PAGE_BYTES, WAIT_MS).encode())
+
+
+def _take(link: AdminClient, topic: str, offsets: dict[int, int], wanted: Filter | None) -> list[FoundMessage]:
+    """The messages of its answer; `offsets` moves."""
+    answer = _decoded(*link.receive())
     for queue, report in zip(list(offsets), answer.reports, strict=True):
         if report.code not in GOOD:
             raise AdminError(report.code, report.error or "the engine does not answer")
@@ -119,8 +133,7 @@ def _step(link: AdminClient, topic: str, offsets: dict[int, int], wanted: Filter
     return [decoded(topic, each) for each in stored if wanted is None or wanted.passes(each.message)]
 
 
-def _read(link: AdminClient, question: ReadQuestion) -> ReadAnswer:
-    code, payload = link.call(READ, question.encode())
+def _decoded(code: int, payload: bytes) -> ReadAnswer:
     if code != OK:
         raise AdminError(code, payload.decode("utf-8", "replace"))
     return ReadAnswer.decode(payload)

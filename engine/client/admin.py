@@ -46,8 +46,20 @@ class AdminClient:
 
         Raises OSError, also after `timeout_s`; LinkError for a malformed answer.
         """
+        self.send(op, payload)
+        return self.receive()
+
+    def send(self, op: int, payload: bytes) -> None:
+        """Send one request; `receive()` comes before the next one. Raises OSError."""
         self._request_id += 1
         self._sock.sendall(frame(op, self._request_id, payload))
+
+    def fileno(self) -> int:
+        """For `select`: readable once the answer begins to come."""
+        return self._sock.fileno()
+
+    def receive(self) -> tuple[int, bytes]:
+        """(code, payload) of the request that was sent last. Raises as `call`."""
         size, _, _, code, request_id, _ = HEADER.unpack(self._receive(HEADER_SIZE))
         if not FRAME_REST_SIZE <= size <= FRAME_BYTES_MAX or request_id != self._request_id:
             raise LinkError(
