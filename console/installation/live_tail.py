@@ -25,7 +25,7 @@ TAILS_MAX, TAILS_PER_ACCOUNT_MAX = 8, 2
 QUEUES_MAX = 256
 TAIL_S_MAX = 600.0
 WAIT_MS = 15_000
-"""Longest wait of a READ, which ends with the first message: an idle engine is asked so often, some 2 ms each time."""
+"""Longest wait of a READ, which ends with the first message. Each READ costs an idle engine some 2 ms."""
 BEAT_S, PAUSE_S = 2.0, 0.2
 """Longest time without a list, and the pause after each."""
 PAGE_MESSAGES, PAGE_BYTES = 50, 1 << 20
