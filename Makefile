@@ -10,7 +10,7 @@ SOURCES := $(shell find $(NATIVE) -name '*.p[yx][xdi]' -o -name '*.h')
 SOURCES += $(wildcard $(shell find $(NATIVE) -name '_*.pxd' | sed 's|/_\([^/]*\)\.pxd$$|/\1.py|'))
 ARGS ?=
 
-.PHONY: help run test lint native clients bench bench-alone bench-replicas peers peers-replicated lock wheel without-compiler fuzz sanitize simulate simulate-group mutants machines deb fresh powercut flips partitions nemesis flow outage bufferfaults switchover reconcile moves kafkafaults copykills sparkcluster bench-spark reconcileids rehearsals bench-kafka bench-cut slow clean
+.PHONY: help run test lint native clients bench bench-alone bench-replicas peers peers-replicated lock wheel without-compiler fuzz sanitize simulate simulate-group mutants machines deb fresh powercut flips partitions nemesis flow outage bufferfaults switchover reconcile moves kafkafaults copykills sparkfaults sparkcluster bench-spark reconcileids rehearsals bench-kafka bench-cut slow clean
 help:
 	@sed -n 's/^## //p' Makefile
 
@@ -127,6 +127,10 @@ kafkafaults: $(VENV)/.installed-dev
 ## make copykills         kill a streaming copy by Spark at random moments (KILLS=20)
 copykills: $(VENV)/.installed-dev
 	PENSTOCK_COPY_KILLS=$(or $(KILLS),20) $(BIN)/python -m pytest -s tests/e2e/pipeline/test_killed_copy.py $(ARGS)
+
+## make sparkfaults       run the slow tests of the pipeline: faults, switched masters, kills in commits, comparisons, examples, the page's programs (12 minutes)
+sparkfaults: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -m slow tests/e2e/pipeline --ignore tests/e2e/pipeline/test_killed_copy.py --ignore tests/e2e/pipeline/test_cluster.py --ignore tests/e2e/pipeline/test_flink.py $(ARGS)
 
 ## make sparkcluster       run a copy and an archive by Spark on a Standalone cluster of two workers, and the example in Flink (2 minutes)
 sparkcluster: $(VENV)/.installed-dev

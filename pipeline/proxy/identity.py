@@ -40,10 +40,17 @@ class JobIdentity:
     def __init__(self, path: str) -> None:
         if fault := credential_fault(path):
             raise PipelineError(fault)
-        found = json.loads(Path(path).read_text())
-        self._key: tuple[str, str, str] = (found["app"], found["key_id"], found["secret"])
+        self._path, self._key = path, _key_of(path)
         self._minted: Any = None
         self._minted_s = 0.0
+
+    def renew(self) -> bool:
+        """Read the file again, after its key was refused; whether it has another one now."""
+        found = self._key if credential_fault(self._path) else _key_of(self._path)
+        if found == self._key:
+            return False
+        self._key, self._minted = found, None
+        return True
 
     def credential(self) -> Any:
         now_s = time.time()
@@ -51,3 +58,8 @@ class JobIdentity:
             self._minted_s = now_s
             self._minted = Credential(*mint(*self._key, int(now_s * 1000)))
         return self._minted
+
+
+def _key_of(path: str) -> tuple[str, str, str]:
+    found = json.loads(Path(path).read_text())
+    return found["app"], found["key_id"], found["secret"]

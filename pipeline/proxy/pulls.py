@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from thriftpy2.thrift import TApplicationException
 
-from common.contract import PullRequest, encode_call
+from common.contract import Code, PullRequest, encode_call
 from pipeline.errors import CallRefused, ReplyError
 from pipeline.proxy.attempts import CallAttempts, code_name, is_tried_again
 from pipeline.proxy.connection import FramedConnection
@@ -85,6 +85,8 @@ class PositionPulls:
             response = reply.response
             if response.code < 100:
                 return reply
+            if response.code == Code.UNAUTHENTICATED and self._identity.renew():
+                continue  # a new key was put into the file while this process ran
             reason = f"{code_name(response.code)}: {response.error}"
             if not is_tried_again(response.code):
                 raise CallRefused(f"pull: {reason}")

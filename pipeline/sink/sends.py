@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from thriftpy2.thrift import TApplicationException
 
-from common.contract import SendRequest, encode_call, encode_struct
+from common.contract import Code, SendRequest, encode_call, encode_struct
 from pipeline.errors import CallRefused, ReplyError
 from pipeline.options import WriteOptions
 from pipeline.proxy.attempts import CallAttempts, code_name, is_tried_again
@@ -82,6 +82,16 @@ class BatchSends:
         counts, refused, waiting = SendCounts(), [], rows
         results = self._finish(attempts, encoded)
         while True:
+            if (
+                unknown := next((each for each in results.failed if each.code == Code.UNAUTHENTICATED), None)
+            ) is not None:
+                # It is about the call, not about its rows: they are sent again by a later attempt.
+                if not self._identity.renew():
+                    raise CallRefused(f"send: {code_name(unknown.code)}: {unknown.error}")
+                encoded = encode_messages(columns, waiting, 0, 1 << 40)
+                self._begin(encoded)
+                results = self._finish(attempts, encoded)
+                continue
             again = [each for each in results.failed if is_tried_again(each.code)]
             refused += [
                 each._replace(row=waiting[each.row]) for each in results.failed if not is_tried_again(each.code)

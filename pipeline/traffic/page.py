@@ -35,7 +35,7 @@ section h2 { margin: 0 0 6px; overflow-wrap: anywhere; }
 th { text-align: right; font-weight: 600; color: var(--soft); font-size: 13px; }
 th, td { padding: 5px 8px; border-bottom: 1px solid var(--line); }
 td { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; } th:first-child, td:first-child { text-align: left; }
-td.text { min-width: 170px; text-align: left; white-space: normal; overflow-wrap: anywhere; }
+th.text { text-align: left; } td.text { min-width: 130px; text-align: left; white-space: normal; overflow-wrap: anywhere; }
 svg { display: block; width: 100%; height: auto; } svg text { font: 12px system-ui, "DejaVu Sans", sans-serif; fill: var(--soft); }
 .grid { stroke: var(--line); } .axis { stroke: var(--soft); } polyline { fill: none; stroke: var(--colour); stroke-width: 1.6; }
 .point { fill: var(--colour); } .area { fill: var(--colour); fill-opacity: 0.14; }
@@ -170,14 +170,7 @@ def _topic(each: TopicTraffic, step_s: int, refused: list[RefusedMessages]) -> s
             f"p90 {_ms(each.p90_ms)}, p99 {_ms(each.p99_ms)}, largest {_ms(each.max_ms)}.</p>"
         )
     if refused:
-        wide_s = max(step_s, refused[0].step_s)
-        counts = stepped(refused, wide_s)
-        refused_at = list(
-            range(min([*counts, times[0] - times[0] % wide_s]), max([*counts, times[-1]]) + wide_s, wide_s)
-        )
-        line = TimeSeries("refused", [counts.get(at, 0.0) / wide_s for at in refused_at])
-        parts += ["<h3>Refused messages per second</h3>", time_plot(refused_at, wide_s, [line], "", True)]
-        parts.append(refused_table(refused))
+        parts += _refused(refused, times[0], times[-1], step_s)
     queues = sorted(each.queues, key=lambda one: -one.messages)[:QUEUES_MAX]
     more = f", the {QUEUES_MAX} fullest of {len(each.queues)}" if len(each.queues) > QUEUES_MAX else ""
     parts += [f"<h3>Messages per queue{more} (skew {each.queue_skew:.2f})</h3>"]
@@ -189,16 +182,24 @@ def _topic(each: TopicTraffic, step_s: int, refused: list[RefusedMessages]) -> s
     return f"<section>{''.join(parts)}</section>"
 
 
+def _refused(refused: list[RefusedMessages], first_s: int, last_s: int, step_s: int) -> list[str]:
+    """The plot and the table, at least from the first to the last step of the messages."""
+    wide_s = max(step_s, refused[0].step_s)
+    counts = stepped(refused, wide_s)
+    begin_s, end_s = min([*counts, first_s - first_s % wide_s]), max([*counts, last_s]) + wide_s
+    every = list(range(begin_s, end_s, wide_s))
+    line = TimeSeries("refused", [counts.get(at, 0.0) / wide_s for at in every])
+    return ["<h3>Refused messages per second</h3>", time_plot(every, wide_s, [line], "", True), refused_table(refused)]
+
+
 def refused_table(refused: list[RefusedMessages]) -> str:
     """The codes, each with its applications below it."""
     rows = []
     for row in refused:
         who = "all" if row.application is None else row.application or "without a valid credential, or one of many"
         code = f"{escape(row.name)} ({row.code})" if row.application is None else ""
-        rows.append(
-            f'<tr><td class="text">{code}</td><td class="text">{escape(who)}</td><td>{row.messages:,}</td></tr>'
-        )
-    head = "<th>code</th><th>application</th><th>refused messages</th>"
+        rows.append(f'<tr><td>{code}</td><td>{row.messages:,}</td><td class="text">{escape(who)}</td></tr>')
+    head = '<th>code</th><th>refused</th><th class="text">application</th>'
     return f'<div class="wide"><table><tr>{head}</tr>{"".join(rows)}</table></div>'
 
 

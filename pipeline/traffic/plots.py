@@ -46,7 +46,8 @@ def time_plot(
     """Lines over UTC, one value per step. With `is_filled`, the area below the first one is filled."""
     wide, high = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
     first, last = times_s[0], max(times_s[-1], times_s[0] + step_s)
-    top = nice_top(max([value for each in series for value in each.values if value is not None], default=0))
+    largest = max([value for each in series for value in each.values if value is not None], default=0)
+    top = nice_top(largest, 1024 if unit.startswith("B") else 1000)
 
     def x(at_s: float) -> float:
         return LEFT + wide * (at_s - first) / (last - first)
@@ -95,10 +96,17 @@ def bar_plot(bars: Sequence[tuple[str, float]], total: float) -> str:
     return _svg(WIDTH, high, parts)
 
 
-def nice_top(value: float) -> float:
-    """A number not below the value that four ticks divide well."""
+def nice_top(value: float, base: int = 1000) -> float:
+    """A number not below the value that four ticks divide well, in the unit that `quantity` shows it in."""
     if value <= 0:
         return 4.0
+    unit = 1.0
+    while value >= base * unit:
+        unit *= base
+    return unit * _nice(value / unit)
+
+
+def _nice(value: float) -> float:
     power = 10.0 ** math.floor(math.log10(value))
     return next(each * power for each in (1, 1.2, 1.6, 2, 2.4, 3.2, 4, 6, 8, 10) if each * power >= value * 0.999999)
 

@@ -1,4 +1,4 @@
-"""What the proxies refused, as the console's history tells it: no stored message has a code. Pure."""
+"""Refusals by the proxies, as the console's history tells them: no stored message has a code. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple

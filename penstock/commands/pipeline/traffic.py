@@ -1,7 +1,9 @@
 """`penstock pipeline traffic`."""
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -66,14 +68,7 @@ def command(
     \b
     penstock pipeline traffic orders payments --report reports/traffic --endpoint 127.0.0.1:9701 --credential spark.json
     """
-    if bool(directory) == bool(endpoint) or bool(directory) == bool(credential):
-        raise click.UsageError("give either --archive, or --endpoint and --credential")
-    if directory and (start, end) != ("earliest", "latest"):
-        raise click.UsageError("--start and --end are of the engine: leave them out with --archive")
-    if not directory and not topics:
-        raise click.UsageError("name the topics")
-    if bool(console) != bool(console_token) or (feed and not console):
-        raise click.UsageError("--console and --console-token belong together, and --feed needs them")
+    _check(topics, directory, endpoint, credential, (start, end), console, console_token, feed)
     began_s = time.monotonic()
     api = ConsoleApi(console, console_token) if console else None
     basis = ForecastBasis(
@@ -96,16 +91,38 @@ def command(
     fed = api.feed(reported_chunks(rows)) if api and feed else None
     show_one(
         {
-            "topics": len(figures.topics), "messages": sum(each.messages for each in figures.topics),
-            "limits_that_do_not_fit": sum(len(each["faults"]) for each in data["forecast"]),
-            "days_until_full": data["disk"]["days"] if data["disk"] else None,
-            **({} if refusals is None else {"refused": sum(row.messages for own in refusals.values() for row in totals(own))}),
-            **({} if fed is None else {"minutes_fed": fed}),
-            "report": f"{report}/{PAGE}",
+            **_summary(figures, data), **({} if refusals is None else {"refused": _count(refusals)}),
+            **({} if fed is None else {"minutes_fed": fed}), "report": f"{report}/{PAGE}",
             "seconds": round(time.monotonic() - began_s, 1),
         },
         output,
     )  # fmt: skip
+
+
+def _summary(figures: TrafficFigures, data: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "topics": len(figures.topics), "messages": sum(each.messages for each in figures.topics),
+        "limits_that_do_not_fit": sum(len(each["faults"]) for each in data["forecast"]),
+        "days_until_full": data["disk"]["days"] if data["disk"] else None,
+    }  # fmt: skip
+
+
+def _count(refusals: Mapping[str, list[RefusedMessages]]) -> int:
+    return sum(row.messages for own in refusals.values() for row in totals(own))
+
+
+def _check(
+    topics: tuple[str, ...], directory: str, endpoint: str, credential: str, places: tuple[str, str], console: str,
+    console_token: str, feed: bool,
+) -> None:  # fmt: skip
+    if bool(directory) == bool(endpoint) or bool(directory) == bool(credential):
+        raise click.UsageError("give either --archive, or --endpoint and --credential")
+    if directory and places != ("earliest", "latest"):
+        raise click.UsageError("--start and --end are of the engine: leave them out with --archive")
+    if not directory and not topics:
+        raise click.UsageError("name the topics")
+    if bool(console) != bool(console_token) or (feed and not console):
+        raise click.UsageError("--console and --console-token belong together, and --feed needs them")
 
 
 def _refusals(api: ConsoleApi, figures: TrafficFigures, is_until_now: bool) -> dict[str, list[RefusedMessages]]:

@@ -6,17 +6,18 @@ copy_program.py OPTIONS: JSON with the options `read` and `write`, the directory
 
 import json
 import sys
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 from pipeline.session import local_session
+from tests.e2e.pipeline.queries import run_to_end
 from tests.e2e.pipeline.struck_source import StruckSource
 
 
-def main() -> None:
-    given = json.loads(sys.argv[1])
-    spark = local_session("copy", given.get("master", "local[2,2]"), given.get("settings"))
-    spark.sparkContext.setLogLevel("ERROR")
-    spark.dataSource.register(StruckSource)
-    query = (
+def copy(spark: SparkSession, given: dict[str, Any]) -> StreamingQuery:
+    return (
         spark.readStream.format("penstock")
         .options(**given["read"])
         .load()
@@ -26,7 +27,14 @@ def main() -> None:
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination()
+
+
+def main() -> None:
+    given = json.loads(sys.argv[1])
+    spark = local_session("copy", given.get("master", "local[2,2]"), given.get("settings"))
+    spark.sparkContext.setLogLevel("ERROR")
+    spark.dataSource.register(StruckSource)
+    run_to_end(lambda: copy(spark, given))
     spark.stop()
 
 

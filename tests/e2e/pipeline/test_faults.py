@@ -14,6 +14,7 @@ from pipeline.errors import CallRefused
 from pipeline.options import read_options
 from pipeline.proxy.pulls import PositionPulls
 from pipeline.proxy.topics import TopicQueue, queue_bounds
+from tests.e2e.pipeline.queries import run_to_end
 from tests.services.small_disk import mounted
 from tests.waiting import until
 
@@ -42,16 +43,17 @@ def test_a_stream_is_complete_when_proxy_and_engine_are_killed_between_its_reads
         if victims:
             penstock_up.kill(victims.pop(0))
 
-    query = (
-        spark.readStream.format("penstock")
-        .options(**options(topics="struck", start="earliest", columns="id", maxMessagesPerTrigger="100"))
-        .load()
-        .writeStream.foreachBatch(strike)
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
+    run_to_end(
+        lambda: (
+            spark.readStream.format("penstock")
+            .options(**options(topics="struck", start="earliest", columns="id", maxMessagesPerTrigger="100"))
+            .load()
+            .writeStream.foreachBatch(strike)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
     )
-    query.awaitTermination()
     assert (victims, sorted(seen)) == ([], sorted(message.id for message in sent))
 
 
@@ -96,16 +98,17 @@ def test_a_topic_that_is_deleted_ends_a_stream_with_its_name(spark, options, pen
     assert producer.send(Message(topic="gone", body=b"x")).ok
 
     def stream():
-        query = (
-            spark.readStream.format("penstock")
-            .options(**options(topics="gone", start="earliest", timeoutSeconds="5"))
-            .load()
-            .writeStream.format("noop")
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
+        run_to_end(
+            lambda: (
+                spark.readStream.format("penstock")
+                .options(**options(topics="gone", start="earliest", timeoutSeconds="5"))
+                .load()
+                .writeStream.format("noop")
+                .option("checkpointLocation", str(tmp_path / "checkpoint"))
+                .trigger(availableNow=True)
+                .start()
+            )
         )
-        query.awaitTermination()
 
     stream()
     penstock_up.run("topic", "delete", "gone")
@@ -146,6 +149,74 @@ def test_a_key_that_is_revoked_ends_a_job_with_the_code(spark, options, penstock
     )
     with pytest.raises(Exception, match="UNAUTHENTICATED"):
         frame.load().collect()
+
+
+def test_a_key_that_is_revoked_in_mid_stream_ends_it_and_a_new_key_in_the_file_goes_on_without_a_gap(
+    spark, options, penstock_up, producer, tmp_path
+):
+    penstock_up.run("topic", "create", "rotated", "--queues", "2")
+    sent = [Message(topic="rotated", id=f"m-{number}", key=str(number), body=b"x") for number in range(MESSAGES)]
+    assert all(result.ok for result in producer.send_all(sent))
+    made = penstock_up.application("rotating", pull=["*"])
+    path = tmp_path / "rotating.json"
+    path.touch(mode=0o600)
+    path.write_text(json.dumps(made._asdict()))
+    chosen, seen, steps = options(topics="rotated") | {"credential": str(path)}, {}, []
+
+    def collect(frame, number):
+        seen[number] = [row.id for row in frame.collect()]
+        if steps:
+            steps.pop(0)()
+
+    def run():
+        run_to_end(
+            lambda: (
+                spark.readStream.format("penstock")
+                .options(**chosen, start="earliest", columns="id", maxMessagesPerTrigger="100")
+                .load()
+                .writeStream.foreachBatch(collect)
+                .option("checkpointLocation", str(tmp_path / "checkpoint"))
+                .trigger(availableNow=True)
+                .start()
+            )
+        )
+
+    def rotate():
+        """As a rotation that a job must not notice: a second key in the file, then the first one is revoked."""
+        new = penstock_up.run("app", "rotate", "rotating")
+        old = tmp_path / "old.json"
+        path.rename(old)
+        path.touch(mode=0o600)
+        path.write_text(json.dumps({"app": "rotating", "key_id": new["key_id"], "secret": new["secret"]}))
+        penstock_up.run("app", "revoke", "rotating", made.key_id)
+        until(lambda: is_refused(read_options(chosen | {"credential": str(old)})), "proxies know of it", 30)
+
+    def leave():
+        penstock_up.run("app", "delete", "rotating")
+        until(lambda: is_refused(read_options(chosen)), "proxies know of it", 30)
+
+    steps += [rotate, leave]
+    with pytest.raises(Exception, match="UNAUTHENTICATED"):
+        run()
+    assert len(seen) >= 2
+    again = penstock_up.application("rotating", pull=["*"])
+    path.write_text(json.dumps(again._asdict()))
+    run()
+    assert sorted(each for batch in seen.values() for each in batch) == sorted(message.id for message in sent)
+
+
+def test_a_write_with_a_revoked_key_fails_and_moves_no_row_to_the_refused_ones(spark, penstock_up, tmp_path):
+    penstock_up.run("topic", "create", "target", "--queues", "1")
+    made = penstock_up.application("writer", send=["*"])
+    path, refused = tmp_path / "writer.json", tmp_path / "refused"
+    path.touch(mode=0o600)
+    path.write_text(json.dumps({**made._asdict(), "secret": made.secret[::-1]}))
+    host, port = penstock_up.producer
+    chosen = {"endpoint": f"{host}:{port}", "credential": str(path), "topic": "target", "refusedPath": str(refused)}
+    rows = spark.range(10).selectExpr("CAST(id AS STRING) AS body")
+    with pytest.raises(Exception, match="send: UNAUTHENTICATED"):
+        rows.write.format("penstock").options(**chosen).mode("append").save()
+    assert not list(refused.rglob("*.parquet"))
 
 
 def is_refused(chosen):
