@@ -56,10 +56,12 @@ def missing(language: str) -> list[str]:
 
 
 def build(language: str) -> str:
-    """Build the language's programs where needed; return the error, or ""."""
+    """Build the language's programs where needed, and say so; return the error, or ""."""
     if language == "python":
         return ""
-    command = ["make", "--quiet", "-C", str(SOURCE_TREE), language]
+    command = ["make", "--quiet", "-C", str(SOURCE_TREE), "go-demo" if language == "go" else language]
+    if subprocess.run([*command, "--question"], capture_output=True, env=environment()).returncode:
+        print(f"demo: building the {language} client", flush=True)
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_S_MAX, env=environment())
     except subprocess.TimeoutExpired:
