@@ -10,7 +10,7 @@ WATCHED = (
 OPERATED = (
     "/consumption/new?topics=orders", "/requests/1", "/broker-groups/main", "/limits", "/migrations/shop", "/groups/billing/change",
     "/migrations/shop/verify", "/map", "/connections", "/quotas", "/topics/orders/delete", "/topics/orders", "/groups/readers",
-    "/applications/shop", "/applications/new",
+    "/applications/shop", "/applications/new", "/traffic", "/traffic/topics/orders?preview=1&to=main",
 )  # fmt: skip
 IN_STORIES = ("/sign-in", "/link/token", "/groups/ledger/dead-letters/main/0", "/connections/id/close")
 """Looked at where a story comes by: they need what only the story has."""
