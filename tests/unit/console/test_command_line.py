@@ -57,10 +57,12 @@ def test_links_are_printed_for_the_first_account_and_an_unknown_one_is_refused(t
         (["--schema", "17"], "penstock console: schema 17: unknown: use head, base or one of 0001"),
     ],
 )
-def test_a_backup_that_is_not_possible_is_one_line(tmp_path, monkeypatch, arguments, words):
+def test_a_backup_that_is_not_possible_is_one_line(tmp_path, monkeypatch, capsys, arguments, words):
     monkeypatch.setattr("sys.argv", ["console", "--config", "file:///x", "--data", str(tmp_path), *arguments])
-    with pytest.raises(SystemExit, match=words):
+    with pytest.raises(SystemExit) as ended:
         main()
+    lines = capsys.readouterr().err.splitlines()
+    assert ended.value.code == 1 and len(lines) == 1 and words in lines[0]
 
 
 def test_a_start_that_is_not_possible_is_one_line(tmp_path):
