@@ -21,7 +21,7 @@ from common.ops.stop import catch_stop
 from engine.broker.process import BrokerProcess
 from engine.composition import Composition, finish, settle_process
 from engine.env.real import RealEnv
-from engine.errors import LockedError
+from engine.errors import EngineError, LockedError
 from engine.log import Log
 from engine.options import parse
 from engine.server.loop import NodeLoop
@@ -98,7 +98,7 @@ def main() -> None:
     except LockedError as error:
         print(f"penstock engine: {error}", file=sys.stderr)
         sys.exit(IN_USE)
-    except (OSError, PenstockError) as error:
+    except (OSError, EngineError, PenstockError) as error:
         end("engine", error)
 
 
