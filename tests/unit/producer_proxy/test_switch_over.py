@@ -141,7 +141,7 @@ def test_a_key_keeps_its_order_over_a_switch(desk, topic):
     desk.switch(has_all=False)
     for number in range(7, 9):
         calls.append(desk.sent(message(number, topic)))
-        gevent.sleep(0.02)
+        wait_until(lambda number=number: waiting(desk) == number)
     wait_until(lambda: desk.second.resent)
     wait_until(lambda: desk.group.breaker.state is State.OPEN)  # as it does not answer; unsent messages are moved
     assert [op for op, _ in desk.second.asked if op == layout.APPEND] == [], "what is sent again comes first"

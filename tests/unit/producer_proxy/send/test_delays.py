@@ -31,6 +31,10 @@ class Destination:
     name = b"orders"
     topic_id, queues, durability, id_window_ms, homes = 7, 4, layout.FSYNC, 600_000, None
 
+    @staticmethod
+    def queue_of_key(key: bytes) -> int:
+        return queue_of(key, 4)
+
 
 class Topics:
     def __init__(self, target: EngineTarget, **fields) -> None:
