@@ -138,7 +138,7 @@ class Node:
         families: which topics families define; None: no topic is forgotten.
         replicas: the operations of slaves and controllers, in a group with replicas.
         output_hold: holds the output of clients' links until what it shows is confirmed; None: nothing is held.
-        confirmed_times: when that was, for operators; None: nobody asks.
+        confirmed_times: tells operators when positions were confirmed; None: the node keeps no such times.
 
     Attributes:
         output_hold: as given; a process may set it until it accepts connections.

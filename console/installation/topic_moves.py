@@ -15,7 +15,7 @@ QUEUES_ASKED_MAX = 1_000
 
 
 class GroupShare(NamedTuple):
-    """What a broker group has of a topic.
+    """The queues and messages of a topic in one broker group.
 
     Attributes:
         takes: its queues that take new messages, now or after the change.

@@ -108,7 +108,7 @@ def move(name: str) -> ResponseReturnValue:
 
 
 def preview_of(topic: TopicDefinition, wanted: list[str]) -> TopicMove:
-    """What a change of the groups would do. Raises InvalidForm."""
+    """Preview a change of the topic's broker groups. Raises InvalidForm."""
     known = parts().brokers.places()
     if unknown := [each for each in wanted if each not in known]:
         raise InvalidForm({"to": f"There is no broker group {unknown[0][:40]}."})
@@ -117,7 +117,7 @@ def preview_of(topic: TopicDefinition, wanted: list[str]) -> TopicMove:
 
 
 def previewed_move(name: str, wanted: list[str], seen: int) -> TopicMove:
-    """What a change of a topic that has the version `seen` would do. Raises InvalidForm, RequestConflict, NotFound."""
+    """Preview a change that was decided on version `seen`. Raises InvalidForm, RequestConflict, NotFound."""
     topic, version = _topic(name)
     if version != seen:
         raise RequestConflict(MOVED)

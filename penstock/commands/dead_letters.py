@@ -166,7 +166,7 @@ def purge(instance: Instance, name: str, yes: bool, dry_run: bool, output: str, 
 
 
 def _count(links: list["_Link"], name: str, choice: dict[str, Any]) -> int:
-    """How many dead letters the filters choose now."""
+    """Count the dead letters that match the filters now."""
     chosen = DeadLetterChoice(**choice)
     return sum(len(answer["letters"]) for link in links for answer in verbs.pages(link, "dead_letters", name, chosen))
 

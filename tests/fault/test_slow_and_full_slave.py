@@ -9,10 +9,9 @@ import pytest
 
 from common.cluster.group_record import GroupState
 from tests.e2e.test_full_disk import fill
-from tests.fault.replicated.load import ReplicatedLoad
 from tests.fault.replicated_group import ReplicatedGroup
 from tests.services import require
-from tests.services.failing_disk import SYNC, WRITE, FailingDisk
+from tests.services.failing_disk import SYNC, WRITE
 from tests.waiting import until
 
 STALL_S_MAX = 2.5
@@ -20,13 +19,6 @@ SLOW_MS = 3_000
 MASTER, SLAVE = "a", "b"
 SMALL = ("--segment-mib", "1", "--disk-reserve-mib", "8", "--disk-percents", "97,98,99")
 """Segments that are full after some seconds of the load, so that the slave needs room."""
-
-
-@pytest.fixture
-def slow_disk(tmp_path):
-    folder = tmp_path / "device"
-    folder.mkdir()
-    return FailingDisk(folder)
 
 
 @pytest.fixture
@@ -52,13 +44,6 @@ def group(tmp_path, slow_disk, small_disk):
     ) as made:  # fmt: skip
         assert made.master == MASTER
         yield made
-
-
-@pytest.fixture
-def load(group, tmp_path):
-    made = ReplicatedLoad(group, tmp_path / "load").start()
-    yield made
-    made.end()
 
 
 def stall_s(group, load, trouble):

@@ -5,9 +5,8 @@ import time
 import pytest
 
 from common.cluster.group_record import GroupState
-from tests.fault.replicated.load import ReplicatedLoad
 from tests.fault.replicated_group import ReplicatedGroup
-from tests.services.failing_disk import SYNC, WRITE, FailingDisk
+from tests.services.failing_disk import SYNC, WRITE
 from tests.waiting import until
 
 STALL_S_MAX = 2.5
@@ -19,26 +18,12 @@ SLOW = "b"
 
 
 @pytest.fixture
-def slow_disk(tmp_path):
-    folder = tmp_path / "device"
-    folder.mkdir()
-    return FailingDisk(folder)
-
-
-@pytest.fixture
 def group(tmp_path, slow_disk):
     with ReplicatedGroup(
         tmp_path / "group", f"file://{tmp_path}/config", brokers=BROKERS,
         environments={SLOW: slow_disk.environment},
     ) as made:  # fmt: skip
         yield made
-
-
-@pytest.fixture
-def load(group, tmp_path):
-    made = ReplicatedLoad(group, tmp_path / "load").start()
-    yield made
-    made.end()
 
 
 def test_a_slow_slave_of_two_leaves_the_set_and_the_others_stay_replicated(group, load, slow_disk):

@@ -276,7 +276,7 @@ class TopicDefinition(Definition):
 
     @property
     def ranges(self) -> Ranges:
-        """Where its queues live; empty: it was never placed, and they live in all broker groups."""
+        """The ranges of its queues with their broker groups. Empty when no groups were ever named: all groups hold queues."""
         return self.placement or ((QueueRange(0, self.broker_groups),) if self.broker_groups else ())
 
     def continues(self, earlier: "TopicDefinition") -> bool:

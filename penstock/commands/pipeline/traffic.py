@@ -126,7 +126,7 @@ def _check(
 
 
 def _refusals(api: ConsoleApi, figures: TrafficFigures, is_until_now: bool) -> dict[str, list[RefusedMessages]]:
-    """What was refused of each topic from the report's first minute to its last, or to now. Nothing without a minute."""
+    """Refused messages by topic, from the report's first minute to its last, or to now. Empty for an empty report."""
     if not figures.topics:
         return {}
     begin_s = min(each.first_s for each in figures.topics)
