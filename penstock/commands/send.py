@@ -86,7 +86,7 @@ def send(
     penstock send orders 'order {n}' --count 1000 --rate 50 --key '{n}'
     penstock send orders 'pay now' --delay 10m --id reminder-17
     tail -f access.log | penstock send --topic log --lines -q
-    printf 'k1:one\nk2:two\n' | penstock send orders --lines --key-sep :
+    printf 'k1:one\\nk2:two\\n' | penstock send orders --lines --key-sep :
     PENSTOCK_SECRET=… penstock send --app shop --key-id k-0123456789 --topic orders hello
     """
     rest = list(words)

@@ -38,6 +38,7 @@ Passes = Callable[[bytes], bool]
 @click.option(
     "--from", "from_ms", type=TimeType(), help="Begin with those stored since TIME: an age, as 1h, or a date."
 )
+@click.option("--to", "to_ms", type=TimeType(), help="With --from: show only those stored before TIME.")
 @click.option("--follow", "-f", is_flag=True, help="Go on with those that come, until Ctrl-C.")
 @click.option("--queue", "-q", type=click.IntRange(min=0), metavar="N", help="Show only messages of queue N.")
 @click.option("--filter", "filter_text", metavar="EXPR", help="Show only messages that pass: docs/filters.md.")
@@ -45,8 +46,8 @@ Passes = Callable[[bytes], bool]
 @output_options
 @instance_options("engine")
 def tail(
-    instance: Instance, topic: str, last: int | None, from_ms: int | None, follow: bool, queue: int | None,
-    filter_text: str | None, count_max: int | None, output: str, format_: Line | None,
+    instance: Instance, topic: str, last: int | None, from_ms: int | None, to_ms: int | None, follow: bool,
+    queue: int | None, filter_text: str | None, count_max: int | None, output: str, format_: Line | None,
 ) -> None:  # fmt: skip
     """Print the newest messages of TOPIC in the order of their times, and with -f those that come.
 
@@ -56,15 +57,20 @@ def tail(
     \b
     penstock message tail orders --last 100
     penstock message tail orders -f --from 1h --filter "country = 'IT'"
+    penstock message tail orders --from 2h --to 90m
     penstock message tail orders -f --format '%d %k %s'
     """
     if last is not None and from_ms is not None:
         raise click.UsageError("--last and --from: use one of the two")
+    if to_ms is not None and (from_ms is None or follow):
+        raise click.UsageError("--to: use it with --from, and without --follow")
+    if to_ms is not None and from_ms is not None and to_ms <= from_ms:
+        raise click.UsageError("--to: use a time after that of --from")
     passes = Filter(read_filter(filter_text).formula).passes if filter_text is not None else None
     line = line_of(output, format_)
     with joined(instance, ASK_TIMEOUT_S) as link:
         watch = TopicWatch(link, topic, queue, passes, lambda: is_defined(instance, topic))
-        messages = watch.since(from_ms) if from_ms is not None else watch.last(LAST if last is None else last)
+        messages = watch.since(from_ms, to_ms) if from_ms is not None else watch.last(LAST if last is None else last)
         try:
             with noted_interrupts() as is_interrupted:
                 left = _print(messages, line, count_max)
@@ -145,11 +151,13 @@ class TopicWatch:
         ]
         return list(deque(self._read(starts), maxlen=count))
 
-    def since(self, from_ms: int) -> Iterator[Stored]:
-        """All messages that were stored at a time or later."""
+    def since(self, from_ms: int, to_ms: int | None = None) -> Iterator[Stored]:
+        """All messages that were stored at a time or later, and before `to_ms`."""
         bounds = self._bounds()
         self._next = {queue: end for queue, (_, end) in bounds.items()}
-        return self._read([ReadPosition(self._topic, queue, at_time_ms=from_ms) for queue in bounds])
+        found = self._read([ReadPosition(self._topic, queue, at_time_ms=from_ms) for queue in bounds])
+        # Later ones do not end it: times may go back once, when a clock that was ahead has been set right.
+        return found if to_ms is None else (each for each in found if each.stored_at_ms < to_ms)
 
     def fresh(self) -> Iterator[Stored]:
         """Those that have come since the last look."""

@@ -60,6 +60,19 @@ def test_the_tail_shows_the_last_messages_in_their_order_and_moves_no_group(run,
     assert run("message", "tail", topic).stdout.count(b"\n") == 3
 
 
+def test_the_tail_shows_what_was_stored_between_two_times(run, topic):
+    for number in range(3):
+        run("send", topic, f"m{number}", "-q")
+    times = run("message", "tail", topic, "--format", "%T").stdout.decode().split()
+    before_last = run("message", "tail", topic, "--from", "1h", "--to", f"@{times[2]}")
+    assert before_last.stdout == b"m0\nm1\n"
+    middle = run("message", "tail", topic, "--from", f"@{times[1]}", "--to", f"@{times[2]}")
+    assert middle.stdout == b"m1\n"
+    assert b"use it with --from" in run("message", "tail", topic, "--to", "1h", code=2).stderr
+    assert b"without --follow" in run("message", "tail", topic, "--from", "2h", "--to", "1h", "-f", code=2).stderr
+    assert b"a time after" in run("message", "tail", topic, "--from", "1h", "--to", "2h", code=2).stderr
+
+
 def test_the_tail_takes_one_queue_and_those_that_pass_a_filter(run, topic):
     for number in range(3):
         run("send", topic, f"m{number}", "--property", f"n={number}", "-q")

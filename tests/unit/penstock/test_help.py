@@ -65,6 +65,10 @@ def test_help_of_a_command_of_several_words_and_of_a_process(run):
     assert "usage: penstock engine" in done.stdout and "--retention-hours" in done.stdout
 
 
+def test_an_example_with_a_line_end_is_shown_as_it_is_typed(run):
+    assert "\n  printf 'k1:one\\nk2:two\\n' | penstock send" in run("send", "--help").output
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
