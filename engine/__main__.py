@@ -27,6 +27,7 @@ from engine.options import parse
 from engine.server.loop import NodeLoop
 from engine.server.metrics import EngineMetrics
 from engine.server.policy.position_report import LogPositionReport
+from engine.server.series_metrics import SeriesMetrics
 from engine.server.server import LinkServer
 
 log = logging.getLogger("penstock.engine")
@@ -62,7 +63,7 @@ def serve(parts: Composition, store: Log) -> None:
     server = LinkServer(node, host, port, socket_file=options.socket_file)
     paced = parts.start_threads(store)
     registry = CollectorRegistry()
-    registry.register(EngineMetrics(node, server, parts.scrub, parts.series_bounds))
+    registry.register(EngineMetrics(node, server, parts.scrub))
     registry.register(ConfigMetrics(lambda: follower.view))
 
     def health() -> dict[str, bool | str]:
@@ -70,7 +71,8 @@ def serve(parts: Composition, store: Log) -> None:
         disk = store.retention.health
         return {"log": True, "disk": disk, "accepting": not parts.asked.is_set() or "stopping", **followed}
 
-    ops = start_ops(options.ops[0], options.ops[1], registry, health)
+    series = SeriesMetrics(lambda: node, parts.series_bounds)
+    ops = start_ops(options.ops[0], options.ops[1], registry, health, series=series)
     follower.start(process_name("engine", host, server.port), ops.port)
     report = LogPositionReport(follower, options.broker_group, store)
     loop.start(node)

@@ -168,10 +168,9 @@ class Node:
         # Dicts keep the order of arrival, which sets of objects do not: a simulation has to repeat itself.
         self.peers: dict[Peer, None] = {}
         self._strangers: dict[Peer, None] = {}
-        self._lanes = LaneLinks()
-        self.schedule = Schedule(host.wake_at)
+        self._lanes, self.schedule = LaneLinks(), Schedule(host.wake_at)
         self._make_upkeep(policies, families or NoFamilyTopics())
-        self._deadlines = self.schedule.add("deadlines", self._check_deadlines)
+        self._deadlines, self._only_reads_wait = self.schedule.add("deadlines", self._check_deadlines), False
         self._groups = self.schedule.add("groups", self.groups.step)
         self._topics = self.schedule.add("topics", self.topics.step)
         self._firing = self.schedule.add("timers", self._fire_timers)
@@ -329,7 +328,8 @@ class Node:
 
     def _watch_deadlines(self) -> None:
         # Deadlines are checked only while something waits, so an idle engine sleeps.
-        if self._deadlines.due_ms is None:
+        if self._deadlines.due_ms is None or self._only_reads_wait:
+            self._only_reads_wait = False
             self.schedule.at(self._deadlines, self.clock.monotonic_ms() + self._config.tick_ms)
 
     def _watch_timers(self) -> None:
@@ -338,14 +338,16 @@ class Node:
             self.schedule.at(self._firing, self.clock.monotonic_ms() + wait_ms)
 
     def _check_deadlines(self, now_ms: int) -> int | None:
-        upcoming_ms = self.delivery.on_time(now_ms)
-        reads_wait = self.reads.on_time(now_ms)
-        replies_wait = self.exchange.on_time(now_ms)
+        self.reads.on_time(now_ms)
+        upcoming_ms, replies_wait = self.delivery.on_time(now_ms), self.exchange.on_time(now_ms)
         for peer in [each for each in self._strangers if each.peer_state.deadline_ms <= now_ms]:
             peer.close("did not authenticate in time")
         self.turn_end()
-        waits = upcoming_ms is not None or reads_wait or replies_wait or self._strangers
-        return now_ms + self._config.tick_ms if waits else None
+        if upcoming_ms is not None or replies_wait or self._strangers:
+            return now_ms + self._config.tick_ms
+        reads_at = self.reads.next_at_ms(now_ms)  # it may be half a minute away: an open page of the console waits so
+        self._only_reads_wait = reads_at is not None
+        return reads_at and max(reads_at, now_ms + self._config.tick_ms)
 
     def _fire_timers(self, now_ms: int) -> int | None:
         try:

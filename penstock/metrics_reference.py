@@ -15,6 +15,8 @@ compares it with the pages of running processes.
 Each process serves `/metrics` in Prometheus' text format on its operator's port (`--ops`), together with its memory, CPU
 time and file descriptors as `process_*`. Rules for alerts: [packaging/prometheus](../packaging/prometheus/alerts.yml);
 a dashboard for Grafana: [packaging/grafana](../packaging/grafana/penstock.json).
+`/metrics?series=none` leaves out the series of groups and topics, which cost an engine most: some 4 µs per queue of a
+group that is behind, else 1 µs.
 
 Names are `penstock_PROCESS_WHAT_UNIT`, with a part such as `buffer` in place of the process where several processes have
 it. Counters end in `_total`, times of day in `_timestamp_seconds`. Units are seconds and bytes; what else is counted is

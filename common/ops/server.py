@@ -8,6 +8,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -15,6 +16,7 @@ from gevent.pool import Pool
 from gevent.pywsgi import WSGIServer
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
 
 from common.limited_log import LimitedLog
 from common.ops.build_info import BuildInfo
@@ -30,6 +32,7 @@ BODY_BYTES_MAX = 1 << 10
 PAGE_AGE_S_MAX = 2.0
 PAGE_LOOP_SHARE = 0.02  # of the loop's time may go into making pages, which blocks it; scrapers share a page meanwhile
 JSON = "application/json"
+NO_SERIES = "series=none"
 
 
 class _Listener(WSGIServer):
@@ -39,18 +42,36 @@ class _Listener(WSGIServer):
         super().handle(sock, address)
 
 
+class _MetricsPage:
+    """The text of collectors, made anew when its time is over: an expensive page is shared for longer."""
+
+    def __init__(self, *registries: CollectorRegistry) -> None:
+        self._registries = registries
+        self._text, self._until_s = b"", 0.0
+
+    def text(self) -> bytes:
+        began = time.monotonic()
+        if began >= self._until_s:
+            self._text = b"".join(generate_latest(each) for each in self._registries)
+            took_s = time.monotonic() - began
+            self._until_s = began + min(PAGE_AGE_S_MAX, took_s / PAGE_LOOP_SHARE)
+        return self._text
+
+
 class OpsServer:
     """Serves the three pages, and `more`, in its own greenlets until `stop()`.
 
     `health()` returns the state of each dependency: True is ready, False or a sentence (the reason) is not ready; a Note
-    is ready and shown.
+    is ready and shown. `/metrics?series=none` leaves out the metrics of `series`.
     """
 
     def __init__(
-        self, host: str, port: int, registry: CollectorRegistry, health: Health, more: MorePages | None = None
-    ) -> None:
-        self._registry, self._health, self._more = registry, health, more or {}
-        self._page, self._page_until = b"", 0.0
+        self, host: str, port: int, registry: CollectorRegistry, health: Health, more: MorePages | None = None,
+        series: CollectorRegistry | None = None,
+    ) -> None:  # fmt: skip
+        self._health, self._more = health, more or {}
+        self._short = _MetricsPage(registry)
+        self._whole = self._short if series is None else _MetricsPage(registry, series)
         self._server = _Listener((host, port), self._answer, log=None, error_log=log, spawn=Pool(CONNECTIONS_MAX))
         self._server.start()
 
@@ -64,7 +85,12 @@ class OpsServer:
         self._server.stop(timeout=1)
 
     def _answer(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        pages = {"/metrics": self._metrics, "/healthz": self._healthz, "/readyz": self._readyz}
+        is_short = environ.get("QUERY_STRING", "") == NO_SERIES
+        pages: dict[str, Callable[[], tuple[str, str, bytes]]] = {
+            "/metrics": partial(self._metrics, is_short=is_short),
+            "/healthz": self._healthz,
+            "/readyz": self._readyz,
+        }
         page = pages.get(environ["PATH_INFO"])
         if (other := self._more.get(environ["PATH_INFO"])) is not None:
             status, value = other(_request(environ))
@@ -79,13 +105,8 @@ class OpsServer:
         start_response(status, [("Content-Type", kind), ("Content-Length", str(len(body)))])
         return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
 
-    def _metrics(self) -> tuple[str, str, bytes]:
-        began = time.monotonic()
-        if began >= self._page_until:
-            self._page = generate_latest(self._registry)
-            took_s = time.monotonic() - began
-            self._page_until = began + min(PAGE_AGE_S_MAX, took_s / PAGE_LOOP_SHARE)
-        return "200 OK", CONTENT_TYPE_LATEST, self._page
+    def _metrics(self, *, is_short: bool) -> tuple[str, str, bytes]:
+        return "200 OK", CONTENT_TYPE_LATEST, (self._short if is_short else self._whole).text()
 
     def _healthz(self) -> tuple[str, str, bytes]:
         return "200 OK", JSON, b'{"alive": true}\n'  # an answer shows that the event loop runs
@@ -112,15 +133,21 @@ def _request(environ: dict[str, Any]) -> OpsRequest:
 
 
 def start_ops(
-    host: str, port: int, registry: CollectorRegistry, health: Health, more: MorePages | None = None
-) -> OpsServer:
+    host: str, port: int, registry: CollectorRegistry, health: Health, more: MorePages | None = None,
+    series: Collector | None = None,
+) -> OpsServer:  # fmt: skip
     """Start the operator's pages of this process; port 0 chooses a free port.
 
     The metrics get the figures of the process: its version, start, memory and CPU time.
 
     Args:
         more: pages by path beside the three.
+        series: metrics with a series per topic or group, which cost most and can be left out of a page.
     """
+    apart = None
+    if series is not None:
+        apart = CollectorRegistry()
+        apart.register(series)
     for each in (BuildInfo(), ProcessCollector(registry=None)):
         registry.register(each)
-    return OpsServer(host, port, registry, health, more)
+    return OpsServer(host, port, registry, health, more, apart)

@@ -18,7 +18,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import Connection, delete, exists, func, insert, select
+from sqlalchemy import ColumnElement, Connection, delete, exists, func, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from console.database.console_database import ConsoleDatabase
@@ -29,6 +29,8 @@ COARSE_S, COARSE_CHUNK_S, COARSE_KEPT_S = 600, 21_600, 30 * 86_400
 REPORTED_S = 60
 KEPT_S = {FINE_S: FINE_KEPT_S, COARSE_S: COARSE_KEPT_S, REPORTED_S: COARSE_KEPT_S}
 SERIES_MAX = 2_000
+SERIES_PER_READ = 100
+"""Series whose points of 6 hours are in memory at a time: some 7 MB."""
 POINTS = FINE_CHUNK_S // FINE_S
 _FINE = struct.Struct(f"<{POINTS}f")
 _COARSE = struct.Struct(f"<{2 * (COARSE_CHUNK_S // COARSE_S)}f")
@@ -89,19 +91,17 @@ class SeriesHistory:
     def _roll_up_one(self, begin_s: int) -> None:
         """The points are computed before the write: 2,000 series take seconds, in which no one else could write."""
         done = select(points.c.series_id).where(points.c.step_s == COARSE_S, points.c.begin_s == begin_s).limit(1)
-        within = (points.c.begin_s >= begin_s, points.c.begin_s < begin_s + COARSE_CHUNK_S)
-        wanted = select(points.c.series_id, points.c.begin_s, points.c.data).where(points.c.step_s == FINE_S, *within)
-        fine: dict[int, Steps] = {}
+        within = (points.c.step_s == FINE_S, points.c.begin_s >= begin_s, points.c.begin_s < begin_s + COARSE_CHUNK_S)
+        rows = []
         with self.database.read() as connection:
             if connection.execute(done).one_or_none() is not None:
                 return
-            for series_id, at_s, data in connection.execute(wanted):
-                own = fine.setdefault(series_id, [None] * (COARSE_CHUNK_S // FINE_S))
-                _place(own, (at_s - begin_s) // FINE_S, _FINE.unpack(data))
-        rows = []
-        for series_id, own in fine.items():
-            values = [value for pair in zip(*_coarse(own), strict=True) for value in pair]
-            rows.append({"step_s": COARSE_S, "series_id": series_id, "begin_s": begin_s, "data": _COARSE.pack(*values)})
+            ids = list(connection.execute(select(points.c.series_id).where(*within).distinct()).scalars())
+            for at in range(0, len(ids), SERIES_PER_READ):
+                for series_id, own in _fine_steps(connection, within, ids[at : at + SERIES_PER_READ], begin_s).items():
+                    values = [value for pair in zip(*_coarse(own), strict=True) for value in pair]
+                    data = _COARSE.pack(*values)
+                    rows.append({"step_s": COARSE_S, "series_id": series_id, "begin_s": begin_s, "data": data})
         with self.database.write() as connection:
             if rows and connection.execute(done).one_or_none() is None:  # no other console was faster
                 connection.execute(insert(points), rows)
@@ -208,6 +208,18 @@ def _rows(
         points.c.step_s == step_s, points.c.series_id.in_(list(ids)), points.c.begin_s > begin_s, points.c.begin_s < end_s
     )  # fmt: skip
     return [(row[0], row[1], row[2]) for row in connection.execute(wanted)]
+
+
+def _fine_steps(
+    connection: Connection, within: Sequence[ColumnElement[bool]], ids: Sequence[int], begin_s: int
+) -> dict[int, Steps]:
+    """The points of 10 s of these series in a chunk of 6 hours."""
+    fine: dict[int, Steps] = {}
+    wanted = select(points.c.series_id, points.c.begin_s, points.c.data).where(*within, points.c.series_id.in_(ids))
+    for series_id, at_s, data in connection.execute(wanted):
+        own = fine.setdefault(series_id, [None] * (COARSE_CHUNK_S // FINE_S))
+        _place(own, (at_s - begin_s) // FINE_S, _FINE.unpack(data))
+    return fine
 
 
 def _place(steps: Steps, at: int, values: Sequence[float | None]) -> None:

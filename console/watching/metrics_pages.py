@@ -40,7 +40,7 @@ class MetricsPages:
         read_reasons: Callable[[Address], tuple[str, ...]] | None = None,
         topics: TopicPages | None = None,
     ) -> None:  # fmt: skip
-        self._addresses, self._read = tuple(addresses), read or read_page
+        self._addresses, self._read = tuple(addresses), read or _read_figures
         self._read_reasons = read_reasons or reasons_of
         self.topics = topics or TopicPages(read_page)
         self.states = PartStates()
@@ -153,6 +153,11 @@ def reasons_of(address: Address) -> tuple[str, ...]:
     value = json.loads(read_page(address, "/readyz", (200, 503)))
     told = {**value.get("faults", {}), **value.get("notes", {})} if isinstance(value, dict) else {}
     return tuple(f"{subject}: {reason}" for subject, reason in told.items())
+
+
+def _read_figures(address: Address) -> str:
+    """Without series of topics and groups, which cost an engine most: their figures are asked of the engines."""
+    return read_page(address, "/metrics?series=none")
 
 
 def read_page(address: Address, path: str = "/metrics", accepted: Sequence[int] = (200,)) -> str:

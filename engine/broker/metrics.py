@@ -26,7 +26,6 @@ from engine.broker.life import BrokerLife
 from engine.broker.standby import Standby
 from engine.log.upkeep.scrub import ScrubCounts
 from engine.server.metrics import EngineMetrics
-from engine.server.series_metrics import SeriesBounds
 from engine.server.server import LinkServer
 
 _PREFIX = "penstock_broker_"
@@ -43,10 +42,10 @@ class BrokerMetrics:
 
     def __init__(
         self, life: Callable[[], BrokerLife | None], server: LinkServer, scrub: ScrubCounts,
-        repairs: RepairCounts, standby: Standby, now_ms: Callable[[], int], bounds: SeriesBounds,
+        repairs: RepairCounts, standby: Standby, now_ms: Callable[[], int],
     ) -> None:  # fmt: skip
         self._life, self._server, self._scrub, self._repairs, self._now_ms = life, server, scrub, repairs, now_ms
-        self._standby, self._bounds = standby, bounds
+        self._standby = standby
 
     def collect(self) -> Iterator[Metric]:
         for name, count, text in (
@@ -87,4 +86,4 @@ class BrokerMetrics:
             yield CounterMetricFamily(
                 _PREFIX + "redirected_reads", "Reads that were left to slaves.", value=life.node.reads.redirected
             )
-            yield from EngineMetrics(life.node, self._server, self._scrub, self._bounds).collect()
+            yield from EngineMetrics(life.node, self._server, self._scrub).collect()

@@ -33,6 +33,7 @@ from engine.node import Node
 from engine.ops.confirmed_times import SAMPLE_MS, ConfirmedTimes
 from engine.ops.output_hold import OutputHold
 from engine.server.native import call_each_turn, reference
+from engine.server.series_metrics import SeriesMetrics
 from engine.server.server import LinkServer
 
 log = logging.getLogger("penstock.engine")
@@ -194,10 +195,14 @@ class BrokerProcess:
                 self._core.repairs,
                 self._core.standby,
                 self.env.clock.monotonic_ms,
-                self._parts.series_bounds,
             )
         )
-        return start_ops(self._options.ops[0], self._options.ops[1], registry, self._health)
+        series = SeriesMetrics(self._node, self._parts.series_bounds)
+        return start_ops(self._options.ops[0], self._options.ops[1], registry, self._health, series=series)
+
+    def _node(self) -> Node | None:
+        """The node, while this broker leads."""
+        return self._core.life.node if self._core.life is not None else None
 
     def _health(self) -> dict[str, bool | str]:
         life = self._core.life

@@ -201,7 +201,7 @@ class Log:
         self.put_progress, self.progress = writer.progress.put_progress, writer.progress.progress
         self.replayed_progress = writer.progress.replayed_progress
         self.bounds, self.read, self.offset_at_time = reader.bounds, reader.read, reader.offset_at_time
-        self.used_queues, self.distance = reader.used_queues, reader.distance
+        self.end, self.used_queues, self.distance = reader.end, reader.used_queues, reader.distance
         self.purge = self.start_offsets.purge
         self.take_woken, self.is_fetching = reader.take_woken, reader.is_fetching
         self.checkpoint = writer.checkpoints.checkpoint

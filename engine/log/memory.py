@@ -144,6 +144,9 @@ class MemoryLog:
         found = self._queue(topic_id, queue)
         return found.first_offset, found.end_offset
 
+    def end(self, topic_id: int, queue: int) -> int:
+        return self._queue(topic_id, queue).end_offset
+
     def used_queues(self, topic_id: int) -> set[int]:
         return {queue for (owner, queue), each in self._queues.items() if owner == topic_id and each.end_offset}
 

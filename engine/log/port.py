@@ -81,12 +81,15 @@ class ProgressLog(Protocol):
 class ReadableLog(Protocol):
     """Records by topic and queue. Each method raises UnknownTopicError for a queue that does not exist.
 
-    `bounds` and `read` raise UnreadableError while the disk refuses to read; `take_woken` returns the queue when it is
-    time for another try.
+    `bounds`, `end` and `read` raise UnreadableError while the disk refuses to read; `take_woken` returns the queue when
+    it is time for another try.
     """
 
     def bounds(self, topic_id: int, queue: int) -> tuple[int, int]:
         """(first offset, end offset): records with first <= offset < end can be read."""
+
+    def end(self, topic_id: int, queue: int) -> int:
+        """The end offset, at a tenth of the cost of `bounds`."""
 
     def used_queues(self, topic_id: int) -> set[int]:
         """At least those of the topic's queues that have, or had, a record."""

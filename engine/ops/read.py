@@ -184,12 +184,20 @@ class PositionReads:
                 self._fill(read)
                 read.answer(read)
 
-    def on_time(self, now_ms: int) -> bool:
-        """Answer reads whose time is over; True while others wait."""
+    def on_time(self, now_ms: int) -> None:
+        """Answer reads whose time is over."""
         for read in self._waits.pop_due(now_ms):
             self.cancel(read)
             read.answer(read)
-        return bool(self._by_queue)
+
+    def next_at_ms(self, now_ms: int) -> int | None:
+        """The latest time of the next on_time() and of a look at what can be read; None: no read waits.
+
+        Costs a look-up per queue that is waited for.
+        """
+        if any(self._store.is_fetching(*queue) for queue in self._by_queue):
+            return now_ms  # a disk that refused to read is asked again after a time, and nothing else tells
+        return self._waits.next_at_ms()
 
     def _locate(self, asked: dict) -> ServedPosition:
         position = ServedPosition(asked)

@@ -75,7 +75,6 @@ from engine.env.durations import BOUNDS_S
 from engine.env.native import Durations
 from engine.log.upkeep.scrub import ScrubCounts
 from engine.node import Node
-from engine.server.series_metrics import SeriesBounds, SeriesMetrics
 from engine.server.server import LinkServer
 from engine.timers.timers import Timers
 
@@ -83,11 +82,10 @@ _PREFIX = "penstock_engine_"
 
 
 class EngineMetrics:
-    """A Prometheus collector over one engine."""
+    """A Prometheus collector over one engine, without the series of groups and topics."""
 
-    def __init__(self, node: Node, server: LinkServer, scrub: ScrubCounts, bounds: SeriesBounds) -> None:
+    def __init__(self, node: Node, server: LinkServer, scrub: ScrubCounts) -> None:
         self._node, self._server, self._scrub = node, server, scrub
-        self._series = SeriesMetrics(node, bounds)
 
     def collect(self) -> Iterator[Metric]:
         timer_counters, timer_gauges = _of_timers(self._node.timers)
@@ -97,7 +95,6 @@ class EngineMetrics:
             yield GaugeMetricFamily(_PREFIX + name, text, value=value)
         for name, (times, text) in self._durations().items():
             yield _histogram(name, times, text)
-        yield from self._series.collect()
 
     def _durations(self) -> dict[str, tuple[Durations, str]]:
         node = self._node

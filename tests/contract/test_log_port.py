@@ -51,6 +51,7 @@ def shapes(log: DeliveryLog, offset: int, records: int = 100, size: int = BIG, *
 def test_each_queue_counts_its_own_offsets_from_0(log):
     assert [append(log, 1, 0, b"a", b"b"), append(log, 1, 1, b"c"), append(log, 1, 0, b"d")] == [0, 0, 2]
     assert log.bounds(1, 0) == (0, 3) and log.bounds(1, 1) == (0, 1) and log.bounds(2, 0) == (0, 0)
+    assert [log.end(1, 0), log.end(1, 1), log.end(2, 0)] == [3, 1, 0]
 
 
 def test_many_batches_are_answered_one_by_one_and_a_refused_one_does_not_stop_the_others(log):
@@ -107,7 +108,7 @@ def test_offsets_outside_the_bounds_are_refused(log):
 
 @pytest.mark.parametrize(("topic_id", "queue"), [(3, 0), (1, 2), (0, 1)])
 def test_unknown_topics_and_queues_are_refused(log, topic_id, queue):
-    for call in (log.bounds, lambda *at: log.read(*at, 0, 1, 1), lambda *at: log.offset_at_time(*at, 0)):
+    for call in (log.bounds, log.end, lambda *at: log.read(*at, 0, 1, 1), lambda *at: log.offset_at_time(*at, 0)):
         with pytest.raises(UnknownTopicError):
             call(topic_id, queue)
 

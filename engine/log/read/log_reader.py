@@ -32,8 +32,15 @@ class LogReader:
             first, end = self._queues.bounds(topic_id, queue)
             return max(first, min(self._start_offsets.of(topic_id, queue), end)), end
         except (OSError, StoreDamagedError) as error:
-            self.unreadable.refused((topic_id, queue), error)
-            raise UnreadableError(f"topic={topic_id} queue={queue}: cannot be read now: {error}") from error
+            raise self._unreadable(topic_id, queue, error) from error
+
+    def end(self, topic_id: int, queue: int) -> int:
+        """The end offset of `bounds` alone, which mostly costs look-ups in memory only. Raises as `bounds` does."""
+        try:
+            self._check(topic_id, queue)
+            return self._queues.end(topic_id, queue)
+        except (OSError, StoreDamagedError) as error:
+            raise self._unreadable(topic_id, queue, error) from error
 
     def used_queues(self, topic_id: int) -> set[int]:
         """At least those of the topic's queues that have, or had, a record. Costs a seek per queue with sealed records.
@@ -67,8 +74,7 @@ class LogReader:
             self._check(topic_id, queue)
             start = self._start_offsets.of(topic_id, queue)
         except (OSError, StoreDamagedError) as error:
-            self.unreadable.refused((topic_id, queue), error)
-            raise UnreadableError(f"topic={topic_id} queue={queue}: cannot be read now: {error}") from error
+            raise self._unreadable(topic_id, queue, error) from error
         if not start <= offset < 1 << 63:
             raise OffsetOutOfRangeError(offset, *self.bounds(topic_id, queue))
         return self._queues.read(topic_id, queue, offset, max_records, max_bytes, whole=whole)
@@ -102,6 +108,11 @@ class LogReader:
     def is_fetching(self, topic_id: int, queue: int) -> bool:
         """Whether a read of the queue returned nothing because its records are being fetched or tried again."""
         return (topic_id, queue) in self.unreadable.waiting or self._cold.waits(topic_id, queue)
+
+    def _unreadable(self, topic_id: int, queue: int, error: Exception) -> UnreadableError:
+        """The error for a view that the disk cannot read. The queue is woken when it is time for another try."""
+        self.unreadable.refused((topic_id, queue), error)
+        return UnreadableError(f"topic={topic_id} queue={queue}: cannot be read now: {error}")
 
     def _check(self, topic_id: int, queue: int) -> None:
         queues = self._queue_count(topic_id)

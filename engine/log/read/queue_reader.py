@@ -41,7 +41,7 @@ class QueueReader:
 
     def bounds(self, topic_id: int, queue: int) -> tuple[int, int]:
         """(first readable offset, end offset)."""
-        end = self._end(topic_id, queue)
+        end = self.end(topic_id, queue)
         return min(next((first for first, _ in self._runs(topic_id, queue, 0)), end), end), end
 
     def used(self, topic_id: int, queues: int) -> set[int]:
@@ -95,7 +95,7 @@ class QueueReader:
             if is_cold:
                 self.cold.served(topic_id, queue, sum(len(piece.records) for piece in pieces[had:]))
             ended = how in (HOLE, DAMAGED, UNREADABLE) or (how == DONE and segment is self._segments.active)
-            if ended or records <= 0 or (pieces and size <= 0) or at == self._end(topic_id, queue):
+            if ended or records <= 0 or (pieces and size <= 0) or at == self.end(topic_id, queue):
                 break
             found = self.find(topic_id, queue, at)
             if found is None or found[0] is segment:
@@ -127,15 +127,15 @@ class QueueReader:
         for segment in (self._segments.active, *reversed(self._segments.sealing)):
             source = segment.source()
             first = source.first_offset(topic_id, queue)
-            if first is None or first == self._end(topic_id, queue):
+            if first is None or first == self.end(topic_id, queue):
                 continue
             offset = source.offset_at_time(topic_id, queue, at_ms, self._limit(segment))
             found = found if offset is None else offset
             if offset != first:  # the queue's first record here is older, and so is every segment before
-                return self._end(topic_id, queue) if found is None else found
+                return self.end(topic_id, queue) if found is None else found
         sealed = self._sealed_offset_at_time(topic_id, queue, at_ms)
         found = found if sealed is None else sealed
-        return self._end(topic_id, queue) if found is None else found
+        return self.end(topic_id, queue) if found is None else found
 
     def _sealed_offset_at_time(self, topic_id: int, queue: int, at_ms: int) -> int | None:
         """The same among sealed segments; None when all of their records are older.
@@ -170,7 +170,7 @@ class QueueReader:
     def offset_within(self, topic_id: int, queue: int, size: int) -> int:
         """Oldest offset such that the queue's batches from it on have at most `size` bytes; the newest batch always
         counts."""
-        kept = end = self._end(topic_id, queue)
+        kept = end = self.end(topic_id, queue)
         for first, base in reversed(list(self._runs(topic_id, queue, 0))):
             known = self._sizes.get((base, topic_id, queue), size + 1)
             segment = self._segments.at(base) if known > size else None
@@ -198,7 +198,7 @@ class QueueReader:
     ) -> list[RecordSlice]:
         """Return or raise the reason why nothing can be read at `offset`: the end, out of range, or damage."""
         segment, bad_at, bad_bytes = place
-        if offset == self._end(topic_id, queue):
+        if offset == self.end(topic_id, queue):
             return []
         first, end = self.bounds(topic_id, queue)
         if not first <= offset < end:
@@ -229,7 +229,8 @@ class QueueReader:
     def _limit(self, segment: Segment) -> int:
         return self._committed_at() if segment is self._segments.active else NO_LIMIT
 
-    def _end(self, topic_id: int, queue: int) -> int:
+    def end(self, topic_id: int, queue: int) -> int:
+        """The end offset."""
         index = self._appender.index
         end = index.committed_end(topic_id, queue, self._committed_at())
         if end is None:

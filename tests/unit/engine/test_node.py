@@ -158,6 +158,18 @@ def test_an_idle_node_looks_at_no_deadlines(desk):
     assert desk.node._deadlines.due_ms is None
 
 
+def test_where_only_reads_wait_the_node_looks_when_their_time_is_over(desk):
+    read = {"positions": [{"topic": "orders", "queue": 0, "offset": 0}], "wait_ms": 15_000}
+    answers = desk.start(layout.READ, json.dumps(read).encode())
+    desk.world.run(100)
+    assert desk.node._deadlines.due_ms - desk.node.clock.monotonic_ms() > 14_000
+    pulled = desk.start(layout.PULL, encode_pull("g", [("orders", 1)], wait_ms=100))
+    desk.world.run(150)
+    assert decode_answer(pulled[0][1]) == ([], []), "a pull that comes meanwhile ends at its own time"
+    desk.world.run(15_000)
+    assert len(answers) == 1 and desk.node._deadlines.due_ms is None
+
+
 def test_a_stopping_node_answers_what_waits_and_lets_nothing_wait(desk):
     answers = desk.start(layout.PULL, encode_pull("g", [("orders", 1)], wait_ms=60_000))
     desk.world.run(10)

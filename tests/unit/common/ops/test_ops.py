@@ -65,6 +65,16 @@ def test_a_page_that_is_costly_to_make_is_shared_for_a_while():
     server.stop()
 
 
+def test_series_of_topics_and_groups_can_be_left_out_and_are_not_made_then():
+    registry, series = CollectorRegistry(), Costly()
+    Counter("calls", "Calls answered.", registry=registry)
+    server = start_ops("127.0.0.1", 0, registry, dict, series=series)
+    before = series.made
+    assert b"calls_total" in fetch(server.port, "/metrics?series=none")[1] and series.made == before
+    assert b"calls_total" in fetch(server.port, "/metrics")[1] and series.made == before + 1
+    server.stop()
+
+
 def test_a_cheap_page_is_new_within_moments():
     registry = CollectorRegistry()
     calls = Counter("calls", "Calls answered.", registry=registry)

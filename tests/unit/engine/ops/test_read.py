@@ -63,8 +63,10 @@ def test_a_waiting_read_is_answered_once_when_two_of_its_queues_wake(asker):
 
 def test_a_waiting_read_is_answered_empty_in_the_end_and_a_withdrawn_one_never(asker):
     asker.read({"queue": 0, "offset": 0}, wait_ms=1_000)
-    assert asker.reads.on_time(900)
-    assert not asker.reads.on_time(1_020)
+    asker.reads.on_time(900)
+    assert asker.reads.next_at_ms(900) == 1_000 and not asker.answers
+    asker.reads.on_time(1_020)
+    assert asker.reads.next_at_ms(1_020) is None
     assert asker.answers[0].piece_count == 0
 
 
