@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.services import require
 
 CLIENTS = Path(__file__).resolve().parents[2] / "clients"
-LANGUAGES = ("python", "php", "go", "cpp", "java", "node", "rust")
+LANGUAGES = ("python", "php", "go", "cpp", "java", "node", "rust", "csharp")
 _GO_OUTSIDE_PATH = Path("/usr/local/go/bin")
 _CARGO_OUTSIDE_PATH = Path.home() / ".cargo" / "bin"
 _BUILD_DEADLINE_S = 600
@@ -71,6 +71,11 @@ def php_extension() -> list[str]:
     return ["-dextension=thrift_protocol.so"] if installed and not loaded else []
 
 
+def _can_have_dotnet() -> bool:
+    """Whether clients/csharp/toolchain has what it needs, or is built already."""
+    return subprocess.run([CLIENTS / "csharp" / "toolchain" / "install", "--check"], capture_output=True).returncode == 0
+
+
 def _needs(language: str) -> list[tuple[object, str]]:
     compiler = (shutil.which("thrift"), "the thrift compiler (Debian: thrift-compiler)")
     return {
@@ -109,5 +114,9 @@ def _needs(language: str) -> list[tuple[object, str]]:
             ),
             (Path("/usr/include/openssl").is_dir(), "Debian's libssl-dev"),
             (shutil.which("pkg-config"), "pkg-config (Debian: pkgconf)"),
+        ],
+        "csharp": [
+            compiler,
+            (_can_have_dotnet(), "Debian 12 for x86-64 with npm and apt's lists, by which the .NET SDK is fetched"),
         ],
     }[language]
