@@ -17,11 +17,12 @@ SOURCES = {
     "Java": ("java/src/main/java/io/penstock/client", "*.java"),
     "Node": ("node", "*/*.js"),
     "Rust": ("rust/src", "*.rs"),
+    "C#": ("csharp/src", "*.cs"),
 }
 LEFT_OUT = re.compile(r"/(gen|gen-\w+|build|examples|tests?|node_modules|target)/|_test\.go|_tests?\.(cc|rs|js)")
 PARTS = {
-    "loop, leases, workers": re.compile(r"(loop|running|held|RunLoop|HeldLeases|HeldDelivery|Outage)\.\w+$"),
-    "batching": re.compile(r"[Bb]atching(Producer)?\.\w+$"),
+    "loop, leases, workers": re.compile(r"(loop|running|held|RunLoop|RunOptions|HeldLeases|HeldDelivery|Outage)\.\w+$"),
+    "batching": re.compile(r"[Bb]atching(Producer|Options)?\.\w+$"),
     "SHA-256": re.compile(r"sha256\.\w+$"),
 }
 CORE = "core"

@@ -6,8 +6,8 @@ using Penstock.Client;
 
 namespace Penstock.Examples
 {
-    /// <summary>The command line that all programs share. The secret comes from the environment, where no process list
-    /// shows it.</summary>
+    /// <summary>The command line that all programs share. The secret comes from the environment, where no process
+    /// list shows it.</summary>
     internal sealed class Arguments
     {
         internal static readonly TextWriter Out =
@@ -62,7 +62,8 @@ namespace Penstock.Examples
 
         internal PenstockOptions Options()
         {
-            var options = new PenstockOptions { Deadline = Ms("deadline-ms", 30_000), Buffered = TextOrNull("buffered") != null };
+            var options = new PenstockOptions { Deadline = Ms("deadline-ms", 30_000) };
+            options.Buffered = TextOrNull("buffered") != null;
             return TextOrNull("tls-ca") is string pem ? options.UseTlsTrusting(pem) : options;
         }
 

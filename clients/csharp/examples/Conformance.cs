@@ -88,7 +88,9 @@ namespace Penstock.Examples
             {
                 options.UseTlsTrusting(Text(asked, "tls_ca"));
             }
-            (string app, string keyId, string secret) = (Text(asked, "app"), Text(asked, "key_id"), Text(asked, "secret"));
+            string app = Text(asked, "app");
+            string keyId = Text(asked, "key_id");
+            string secret = Text(asked, "secret");
             TimeSpan? lease = Number(asked, "lease_ms") > 0 ? Ms(asked, "lease_ms") : (TimeSpan?)null;
             topic = Text(asked, "topic");
             producer = new PenstockProducer(Text(asked, "producer"), app, keyId, secret, options);
@@ -178,7 +180,8 @@ namespace Penstock.Examples
             message.Tag = TextOrNull(given, "tag");
             if (given.TryGetProperty("properties", out JsonElement properties))
             {
-                message.Properties = properties.EnumerateObject().ToDictionary(each => each.Name, each => each.Value.GetString());
+                message.Properties =
+                    properties.EnumerateObject().ToDictionary(each => each.Name, each => each.Value.GetString());
             }
             if (given.TryGetProperty("delay_ms", out JsonElement delay))
             {
@@ -283,7 +286,8 @@ namespace Penstock.Examples
 
             public void Sent(SendOutcome outcome) => Interlocked.Increment(ref Counts[2]);
 
-            public void Handled(Delivery delivery, Verdict verdict, TimeSpan took) => Interlocked.Increment(ref Counts[3]);
+            public void Handled(Delivery delivery, Verdict verdict, TimeSpan took) =>
+                Interlocked.Increment(ref Counts[3]);
         }
     }
 }

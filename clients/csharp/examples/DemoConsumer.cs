@@ -7,10 +7,10 @@ using Penstock.Client;
 
 namespace Penstock.Examples
 {
-    /// <summary>Pulls until --count different lines have come, or SIGTERM; prints one line per delivery and acknowledges
-    /// all.</summary>
-    /// <remarks>A line is: line number, key, queue, offset, attempt, SHA-256 of the body in hex; separated by tabs. A message
-    /// that is delivered twice is printed twice and counted once.</remarks>
+    /// <summary>Pulls until --count different lines have come, or SIGTERM; prints one line per delivery and
+    /// acknowledges all.</summary>
+    /// <remarks>A line is: line number, key, queue, offset, attempt, SHA-256 of the body in hex; separated by tabs. A
+    /// message that is delivered twice is printed twice and counted once.</remarks>
     internal static class DemoConsumer
     {
         internal static async Task<int> RunAsync(string[] line)

@@ -10,7 +10,8 @@ using Penstock.Client;
 namespace Penstock.Examples
 {
     /// <summary>Streams a file, one message per line, and reports progress as JSON lines.</summary>
-    /// <remarks>Line i has key "k(i mod N)", property line=i, and the line's bytes with its newline as body.</remarks>
+    /// <remarks>Line i has key "k(i mod N)", property line=i, and the line's bytes with its newline as
+    /// body.</remarks>
     internal sealed class DemoProducer
     {
         private readonly Stopwatch clock = Stopwatch.StartNew();
@@ -28,7 +29,8 @@ namespace Penstock.Examples
             while (true)
             {
                 var batch = new List<Message>();
-                for (byte[] body; batch.Count < given.Number("batch", 100) && (body = NextLine(file)).Length > 0; number++)
+                byte[] body;
+                for (; batch.Count < given.Number("batch", 100) && (body = NextLine(file)).Length > 0; number++)
                 {
                     batch.Add(new Message
                     {

@@ -8,8 +8,8 @@ using Penstock.Client;
 
 namespace Penstock.Examples
 {
-    /// <summary>Runs a program: <c>penstock-examples.dll send --endpoints … BODY…</c>. Exit code 1 after an error, 2 for
-    /// bad arguments.</summary>
+    /// <summary>Runs a program: <c>programs.dll send --endpoints … BODY…</c>. Exit code 1 after an error, 2
+    /// for bad arguments.</summary>
     internal static class Programs
     {
         private static readonly Dictionary<string, Func<string[], Task<int>>> All =

@@ -6,7 +6,8 @@ using Penstock.Client;
 
 namespace Penstock.Examples
 {
-    /// <summary>Asks with each argument and prints the replies; answers requests with "re: " and what they asked.</summary>
+    /// <summary>Asks with each argument and prints the replies; answers requests with "re: " and what they
+    /// asked.</summary>
     internal static class Requests
     {
         internal static async Task<int> RequestAsync(string[] line)

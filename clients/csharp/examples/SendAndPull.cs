@@ -6,8 +6,8 @@ using Penstock.Client;
 
 namespace Penstock.Examples
 {
-    /// <summary>Sends each argument as one message; prints messages until none has come for --wait-ms, and acknowledges
-    /// them.</summary>
+    /// <summary>Sends each argument as one message; prints messages until none has come for --wait-ms, and
+    /// acknowledges them.</summary>
     internal static class SendAndPull
     {
         internal static async Task<int> SendAsync(string[] line)

@@ -5,8 +5,8 @@ using Penstock.Client;
 
 namespace Penstock.Examples
 {
-    /// <summary>Handles messages by <c>PenstockConsumer.RunAsync</c>, each for --handle-ms, until SIGTERM; prints one line
-    /// per message.</summary>
+    /// <summary>Handles messages by <c>PenstockConsumer.RunAsync</c>, each for --handle-ms, until SIGTERM; prints one
+    /// line per message.</summary>
     /// <remarks>A line is: topic, queue, offset, attempt; separated by tabs. The last line is a JSON object of
     /// counts.</remarks>
     internal static class Work

@@ -2,7 +2,8 @@ using System;
 
 namespace Penstock.Client
 {
-    /// <summary>When a <see cref="BatchingProducer"/> sends. Not to be changed once a producer is made of it.</summary>
+    /// <summary>When a <see cref="BatchingProducer"/> sends. Not to be changed once a producer is made of
+    /// it.</summary>
     public sealed class BatchingOptions
     {
         /// <summary>A message waits for others at most this long.</summary>

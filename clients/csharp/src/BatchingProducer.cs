@@ -6,8 +6,8 @@ using System.Threading.Tasks;
 
 namespace Penstock.Client
 {
-    /// <summary>Collects single messages into calls, made one after another. A call takes all that waits, as far as it
-    /// fits. Messages of one key keep their order, over retries too. Thread-safe; it does not close the
+    /// <summary>Collects single messages into calls, made one after another. A call takes all that waits, as far as
+    /// it fits. Messages of one key keep their order, over retries too. Thread-safe; it does not close the
     /// producer.</summary>
     /// <remarks>A message must not be changed before its outcome is known.</remarks>
     public sealed class BatchingProducer : IAsyncDisposable
@@ -34,16 +34,16 @@ namespace Penstock.Client
             Task.Run(SendBatchesAsync);
         }
 
-        /// <summary>Sends a message; ends once it is stored. Without awaiting one before the next they go in one call, in
-        /// this order.</summary>
+        /// <summary>Sends a message; ends once it is stored. Without awaiting one before the next they go in one
+        /// call, in this order.</summary>
         /// <exception cref="PenstockException">as of <see cref="PenstockProducer.SendAsync"/></exception>
         /// <exception cref="FullException">no room came in time; the message was not taken</exception>
         /// <exception cref="ObjectDisposedException">closed before it was sent; the message is not stored</exception>
         public async Task<SendOutcome> SendAsync(Message message) =>
             await (await EnqueueAsync(message).ConfigureAwait(false)).ConfigureAwait(false);
 
-        /// <summary>Takes a message, once there is room for it, and returns the task of its outcome, which ends as that of
-        /// <see cref="SendAsync"/>: for who sends many and has to be slowed down.</summary>
+        /// <summary>Takes a message, once there is room for it, and returns the task of its outcome, which ends as
+        /// that of <see cref="SendAsync"/>: for who sends many and has to be slowed down.</summary>
         /// <exception cref="FullException">no room came in time; the message was not taken</exception>
         /// <exception cref="ObjectDisposedException">the producer is closed</exception>
         public async Task<Task<SendOutcome>> EnqueueAsync(Message message)
@@ -53,7 +53,8 @@ namespace Penstock.Client
             bool isFirst = await entering.WaitAsync(how.FullWait).ConfigureAwait(false);
             try
             {
-                bool hasRoom = isFirst && await UntilAsync(() => isClosed || bytes < how.BytesMax, untilMs).ConfigureAwait(false);
+                bool hasRoom = isFirst
+                    && await UntilAsync(() => isClosed || bytes < how.BytesMax, untilMs).ConfigureAwait(false);
                 lock (gate)
                 {
                     if (isClosed)
@@ -101,7 +102,8 @@ namespace Penstock.Client
         public ValueTask DisposeAsync() => new ValueTask(CloseAsync(Close));
 
         /// <summary>Sends what waits, until the deadline at most. What is in no call by then ends with an
-        /// ObjectDisposedException; a call in progress goes on by its own deadline. Later messages are refused.</summary>
+        /// ObjectDisposedException; a call in progress goes on by its own deadline. Later messages are
+        /// refused.</summary>
         public async Task CloseAsync(TimeSpan deadline)
         {
             lock (gate)
@@ -131,7 +133,7 @@ namespace Penstock.Client
             {
                 try
                 {
-                    IReadOnlyList<SendOutcome> outcomes = await producer.SendAllAsync(batch.Select(each => each.Message));
+                    var outcomes = await producer.SendAllAsync(batch.Select(each => each.Message));
                     foreach ((Waiting each, SendOutcome outcome) in batch.Zip(outcomes, (a, b) => (a, b)))
                     {
                         if (outcome.Ok)

@@ -11,8 +11,8 @@ using Thrift.Transport.Client;
 
 namespace Penstock.Client
 {
-    /// <summary>One socket with one call at a time. After any failure it is closed: a late answer would go to the next
-    /// call.</summary>
+    /// <summary>One socket with one call at a time. After any failure it is closed: a late answer would go to the
+    /// next call.</summary>
     internal sealed class Connection<C> : IDisposable
         where C : TBaseClient
     {
@@ -37,22 +37,20 @@ namespace Penstock.Client
             {
                 return await WithinAsync(options.ConnectTimeout.TotalMilliseconds, cancellation, async limit =>
                 {
-                    using (limit.Register(socket.Dispose)) // connecting takes no token
+                    using var closing = limit.Register(socket.Dispose); // connecting takes no token
+                    await socket.ConnectAsync(host, port);
+                    Stream stream = socket.GetStream();
+                    if (options.Tls != null)
                     {
-                        await socket.ConnectAsync(host, port);
-                        Stream stream = socket.GetStream();
-                        if (options.Tls != null)
-                        {
-                            var encrypted = new SslStream(stream, false);
-                            await encrypted.AuthenticateAsClientAsync(options.Tls(host), limit);
-                            stream = encrypted;
-                        }
-                        TTransport wire = new TStreamTransport(stream, stream, new TConfiguration());
-                        wire = options.Buffered
-                            ? (TTransport)new TBufferedTransport(wire, 1 << 14)
-                            : new TFramedTransport(wire);
-                        return new Connection<C>(socket, service(new TBinaryProtocol(wire)));
+                        var encrypted = new SslStream(stream, false);
+                        await encrypted.AuthenticateAsClientAsync(options.Tls(host), limit);
+                        stream = encrypted;
                     }
+                    TTransport wire = new TStreamTransport(stream, stream, new TConfiguration());
+                    wire = options.Buffered
+                        ? (TTransport)new TBufferedTransport(wire, 1 << 14)
+                        : new TFramedTransport(wire);
+                    return new Connection<C>(socket, service(new TBinaryProtocol(wire)));
                 });
             }
             catch
@@ -82,18 +80,16 @@ namespace Penstock.Client
         private static async Task<A> WithinAsync<A>(double ms, CancellationToken cancellation,
             Func<CancellationToken, Task<A>> work)
         {
-            using (var limit = CancellationTokenSource.CreateLinkedTokenSource(cancellation))
+            using var limit = CancellationTokenSource.CreateLinkedTokenSource(cancellation);
+            limit.CancelAfter(TimeSpan.FromMilliseconds(ms));
+            try
             {
-                limit.CancelAfter(TimeSpan.FromMilliseconds(ms));
-                try
-                {
-                    return await work(limit.Token);
-                }
-                catch (Exception error) when (limit.IsCancellationRequested)
-                {
-                    cancellation.ThrowIfCancellationRequested();
-                    throw new TimeoutException($"no answer within {ms:F0} ms", error);
-                }
+                return await work(limit.Token);
+            }
+            catch (Exception error) when (limit.IsCancellationRequested)
+            {
+                cancellation.ThrowIfCancellationRequested();
+                throw new TimeoutException($"no answer within {ms:F0} ms", error);
             }
         }
     }

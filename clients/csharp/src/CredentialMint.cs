@@ -34,11 +34,9 @@ namespace Penstock.Client
             {
                 if (minted == null || now < minted.IssuedAtMs || now - minted.IssuedAtMs >= reuseMs)
                 {
-                    using (var mac = new HMACSHA256(secret))
-                    {
-                        byte[] signature = mac.ComputeHash(Encoding.UTF8.GetBytes($"penstock/1\n{app}\n{keyId}\n{now}"));
-                        minted = new Credential(app, keyId, now, signature);
-                    }
+                    using var mac = new HMACSHA256(secret);
+                    byte[] signature = mac.ComputeHash(Encoding.UTF8.GetBytes($"penstock/1\n{app}\n{keyId}\n{now}"));
+                    minted = new Credential(app, keyId, now, signature);
                 }
                 return minted;
             }

@@ -31,17 +31,13 @@ namespace Penstock.Client
     /// help.</summary>
     public sealed class ContractException : PenstockException
     {
-        internal ContractException(string reason) : base(reason)
-        {
-        }
+        internal ContractException(string reason) : base(reason) { }
     }
 
     /// <summary>A batching producer holds as much as it may. The message was not taken.</summary>
     public sealed class FullException : Exception
     {
-        internal FullException(string reason) : base(reason)
-        {
-        }
+        internal FullException(string reason) : base(reason) { }
     }
 
     /// <summary>One call at one endpoint brought no answer. Unless <c>Sent</c>, no byte of it left this

@@ -4,14 +4,14 @@ using System.Linq;
 
 namespace Penstock.Client
 {
-    /// <summary>The deliveries that a run holds, in the order of their pull; at most <c>workers</c> of them in handlers,
-    /// and of one key at most one. No I/O; its user guards it by a lock.</summary>
+    /// <summary>The deliveries that a run holds, in the order of their pull; at most <c>workers</c> of them in
+    /// handlers, and of one key at most one. No I/O; its user guards it by a lock.</summary>
     /// <remarks>A lease is extended once less than two thirds of it are left, and then all that have less than five
-    /// sixths left go with it. With a look each sixth of a lease nothing has less than half of its lease left, unless the
-    /// extension fails.</remarks>
+    /// sixths left go with it. With a look each sixth of a lease nothing has less than half of its lease left, unless
+    /// the extension fails.</remarks>
     internal sealed class HeldLeases
     {
-        private const double LeaseUnknownMs = 10_000; // when neither the consumer names a lease time nor the proxy tells it
+        private const double LeaseUnknownMs = 10_000; // neither the consumer names a lease time nor the proxy tells it
 
         private readonly double extendMsMax;
         private readonly int workers;
@@ -36,11 +36,11 @@ namespace Penstock.Client
         /// <summary>Whether a worker is free for what a pull brings: nothing waits here for it.</summary>
         internal bool HasRoom => busy.Count == 0 || (busy.Count < workers && waiting.Count == 0);
 
-        /// <summary>The number of messages to ask for: what the free workers handle in a third of a lease, by the time so
-        /// far.</summary>
+        /// <summary>The number of messages to ask for: what the free workers handle in a third of a lease, by the
+        /// time so far.</summary>
         internal int Wanted(int most)
         {
-            double each = handlingMs == null ? 1 : Math.Max(1, Math.Floor(LeaseMs / 3 / Math.Max(handlingMs.Value, 1e-3)));
+            double each = handlingMs is double one ? Math.Max(1, Math.Floor(LeaseMs / 3 / Math.Max(one, 1e-3))) : 1;
             return (int)Math.Max(1, Math.Min(most, each * (workers - busy.Count)));
         }
 
@@ -51,8 +51,8 @@ namespace Penstock.Client
             waiting.AddRange(deliveries.Select(each => new Held(each, nowMs, nowMs + LeaseMs)));
         }
 
-        /// <summary>The next delivery to handle; null when there is none, no worker is free or those that wait have keys
-        /// in handlers. Those whose lease has ended are dropped, as others may have them by now.</summary>
+        /// <summary>The next delivery to handle; null when there is none, no worker is free or those that wait have
+        /// keys in handlers. Those whose lease has ended are dropped, as others may have them by now.</summary>
         internal Held? Begin(double nowMs)
         {
             if (busy.Count >= workers)

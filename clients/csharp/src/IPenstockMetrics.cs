@@ -7,18 +7,12 @@ namespace Penstock.Client
     {
         /// <summary>One attempt at one proxy has ended. The failure is null for an answer, whatever its
         /// code.</summary>
-        void Call(string method, string endpoint, TimeSpan took, Exception? failure)
-        {
-        }
+        void Call(string method, string endpoint, TimeSpan took, Exception? failure) { }
 
         /// <summary>The final outcome of one message, after all retries.</summary>
-        void Sent(SendOutcome outcome)
-        {
-        }
+        void Sent(SendOutcome outcome) { }
 
         /// <summary>A handler of a run has ended.</summary>
-        void Handled(Delivery delivery, Verdict verdict, TimeSpan took)
-        {
-        }
+        void Handled(Delivery delivery, Verdict verdict, TimeSpan took) { }
     }
 }

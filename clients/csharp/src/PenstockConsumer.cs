@@ -3,13 +3,15 @@ using System.Collections.Generic;
 using System.Linq;
 using System.Threading;
 using System.Threading.Tasks;
+using Endpoint = Penstock.Client.Pool<Penstock.Consumer.Client>.Endpoint;
 
 namespace Penstock.Client
 {
-    /// <summary>One member of a group. Any number of members share the group's messages, without assignment. Thread-safe;
-    /// one pull at a time.</summary>
-    /// <remarks>Acknowledgements wait here and travel with the next pull; <see cref="DisposeAsync"/> delivers the last
-    /// ones. What is pulled and not acknowledged is redelivered, with its attempt one higher, after its lease.</remarks>
+    /// <summary>One member of a group. Any number of members share the group's messages, without assignment.
+    /// Thread-safe; one pull at a time.</summary>
+    /// <remarks>Acknowledgements wait here and travel with the next pull; <see cref="DisposeAsync"/> delivers the
+    /// last ones. What is pulled and not acknowledged is redelivered, with its attempt one higher, after its
+    /// lease.</remarks>
     public sealed class PenstockConsumer : IAsyncDisposable
     {
         private const long AckBytes = 120; // estimated size of one acknowledgement in a request
@@ -31,7 +33,7 @@ namespace Penstock.Client
         public PenstockConsumer(string endpoints, string app, string keyId, string secret, string group,
             IEnumerable<string>? topics = null, PenstockOptions? options = null, TimeSpan? lease = null)
         {
-            Options = options ?? new PenstockOptions();
+            Options = (options ?? new PenstockOptions()).Checked();
             LeaseMs = lease?.TotalMilliseconds ?? 0;
             this.group = group;
             this.topics = topics?.ToList() ?? new List<string>();
@@ -65,10 +67,11 @@ namespace Penstock.Client
         /// <summary>Raised when a run or a pull that waits has to look again.</summary>
         internal Signal Changed { get; } = new Signal();
 
-        /// <summary>The next deliveries; none when none came within <c>wait</c> (30 s at most). Retries at other proxies
-        /// until the deadline. What a pull that is cancelled would have returned comes after its lease.</summary>
-        /// <exception cref="PenstockException">refused (wrong credential, group or topic), or no proxy answered before the
-        /// deadline</exception>
+        /// <summary>The next deliveries; none when none came within <c>wait</c> (30 s at most). Retries at other
+        /// proxies until the deadline. What a pull that is cancelled would have returned comes after its
+        /// lease.</summary>
+        /// <exception cref="PenstockException">refused (wrong credential, group or topic), or no proxy answered
+        /// before the deadline</exception>
         /// <exception cref="ObjectDisposedException">the consumer is closed</exception>
         public async Task<IReadOnlyList<Delivery>> PullAsync(
             int maxMessages, TimeSpan wait, CancellationToken cancellation = default)
@@ -114,12 +117,12 @@ namespace Penstock.Client
             IsAckDue(0) ? PullAsync(0, 0, null, () => false, cancellation) : Task.CompletedTask;
 
         /// <summary>Pulls and handles until <c>stop</c>, then gives back what no handler has seen, delivers the last
-        /// acknowledgements and ends without an exception. Leases are extended while messages wait or are handled; the
-        /// rules are in clients/README.md.</summary>
-        /// <param name="handler">returns DONE, RETRY or REJECT; after an exception the message is delivered again, with
-        /// the exception as reason. It has to await, not to block: it runs by the threads of the pool</param>
-        /// <exception cref="PenstockException">refused for good, no pull succeeded for the option OutageMax, or the last
-        /// acknowledgements could not be delivered</exception>
+        /// acknowledgements and ends without an exception. Leases are extended while messages wait or are handled;
+        /// the rules are in clients/README.md.</summary>
+        /// <param name="handler">returns DONE, RETRY or REJECT; after an exception the message is delivered again,
+        /// with the exception as reason. It has to await, not to block: it runs by the threads of the pool</param>
+        /// <exception cref="PenstockException">refused for good, no pull succeeded for the option OutageMax, or the
+        /// last acknowledgements could not be delivered</exception>
         /// <exception cref="InvalidOperationException">another run of this consumer is in progress, or it is
         /// closed</exception>
         public async Task RunAsync(Func<Delivery, Task<Verdict>> handler, RunOptions? how = null,
@@ -174,8 +177,8 @@ namespace Penstock.Client
             }
         }
 
-        /// <summary>The response that was served; null when <c>isStopped</c> said so before. Extends the leases of held if
-        /// given.</summary>
+        /// <summary>The response that was served; null when <c>isStopped</c> said so before. Extends the leases of
+        /// held if given.</summary>
         internal Task<PullResponse?> PullAsync(int maxMessages, double waitMs, HeldLeases? held, Func<bool> isStopped,
             CancellationToken cancellation)
         {
@@ -201,7 +204,7 @@ namespace Penstock.Client
             var error = new PenstockException(Code.UNAVAILABLE, "no proxy could be reached before the deadline");
             double dueAtMs = 0;
             int failures = 0;
-            Pool<Consumer.Client>.Endpoint? stay = null;
+            Endpoint? stay = null;
             while (true)
             {
                 Task changed = Changed.Next;
@@ -221,7 +224,7 @@ namespace Penstock.Client
                     continue;
                 }
                 PullResponse response;
-                Pool<Consumer.Client>.Endpoint endpoint;
+                Endpoint endpoint;
                 try
                 {
                     (response, endpoint) = await AttemptAsync(maxMessages, waitMs, held, stay, cancellation);
@@ -260,8 +263,8 @@ namespace Penstock.Client
             }
         }
 
-        private async Task<(PullResponse Answer, Pool<Consumer.Client>.Endpoint Endpoint)> AttemptAsync(int maxMessages,
-            double waitMs, HeldLeases? held, Pool<Consumer.Client>.Endpoint? stay, CancellationToken cancellation)
+        private async Task<(PullResponse Answer, Endpoint Endpoint)> AttemptAsync(int maxMessages,
+            double waitMs, HeldLeases? held, Endpoint? stay, CancellationToken cancellation)
         {
             double sentAtMs = PenstockOptions.NowMs;
             List<Ack> given;
@@ -285,8 +288,9 @@ namespace Penstock.Client
                 request.InvisibleMs = (int)LeaseMs;
             }
             PullRequest hello = Request(0);
-            (PullResponse response, Pool<Consumer.Client>.Endpoint endpoint) = await pool.CallAsync("pull",
-                (client, limit) => client.pullAsync(request, limit), (client, limit) => client.pullAsync(hello, limit),
+            (PullResponse response, Endpoint endpoint) = await pool.CallAsync("pull",
+                (client, limit) => client.pullAsync(request, limit),
+                (client, limit) => client.pullAsync(hello, limit),
                 given.Count * AckBytes, waitMs + SocketMarginMs, stay, cancellation);
             lock (Gate)
             {

@@ -1,5 +1,6 @@
 using System;
 using System.Diagnostics;
+using System.Linq;
 using System.Net.Security;
 using System.Threading;
 
@@ -44,21 +45,14 @@ namespace Penstock.Client
         /// <summary>Buffered transport instead of framed. Penstock takes both on one port.</summary>
         public bool Buffered { get; set; }
 
-        /// <summary>Makes the options of TLS for the host of an endpoint, which has to be their TargetHost. Null:
-        /// plain TCP.</summary>
+        /// <summary>Makes the options of TLS for the host of an endpoint, which has to be their TargetHost:
+        /// <c>host => new SslClientAuthenticationOptions { TargetHost = host }</c>. Null: plain TCP.</summary>
         public Func<string, SslClientAuthenticationOptions>? Tls { get; set; }
 
         /// <summary>Called with outages and topics that give nothing, one sentence each.</summary>
-        public Action<string> Tell { get; set; } = text => Trace.TraceWarning("{0}", text);
+        public Action<string> Tell { get; set; } = Console.Error.WriteLine;
 
         public IPenstockMetrics Metrics { get; set; } = new NoMetrics();
-
-        /// <summary>TLS by the certificate authorities of this machine, host name verified. Returns this.</summary>
-        public PenstockOptions UseTls()
-        {
-            Tls = host => new SslClientAuthenticationOptions { TargetHost = host };
-            return this;
-        }
 
         /// <summary>TLS that trusts the certificate authorities in a PEM file alone, host name verified. Returns
         /// this.</summary>
@@ -77,6 +71,15 @@ namespace Penstock.Client
         /// <summary>Milliseconds of the clock that never goes back.</summary>
         internal static double NowMs => Stopwatch.GetTimestamp() * (1e3 / Stopwatch.Frequency);
 
+        /// <exception cref="ArgumentException">a time that has to be more than 0 is not</exception>
+        internal PenstockOptions Checked()
+        {
+            TimeSpan[] times = { Deadline, CallTimeout, ConnectTimeout, BackoffFirst, BackoffMax, ExtendMax };
+            return times.Min() > TimeSpan.Zero
+                ? this
+                : throw new ArgumentException("options: a time is invalid: use more than 0, but for OutageMax");
+        }
+
         internal static double NextChance() => Chance.Value!.NextDouble();
 
         /// <summary>The pause after the n-th failure in a row, n from 1: a random point in the upper half of a
@@ -87,8 +90,6 @@ namespace Penstock.Client
 
         internal double BackoffMs(int failures) => BackoffMs(failures, NextChance());
 
-        private sealed class NoMetrics : IPenstockMetrics
-        {
-        }
+        private sealed class NoMetrics : IPenstockMetrics { }
     }
 }

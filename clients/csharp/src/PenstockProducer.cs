@@ -3,13 +3,15 @@ using System.Collections.Generic;
 using System.Linq;
 using System.Threading;
 using System.Threading.Tasks;
+using Endpoint = Penstock.Client.Pool<Penstock.Producer.Client>.Endpoint;
 
 namespace Penstock.Client
 {
-    /// <summary>Sends through any of several producer proxies and retries what needs it, each message by its own result
-    /// code. Thread-safe; connects at the first call.</summary>
-    /// <remarks>A message without an id gets one: 32 hex digits, set in the caller's object. Only with the same id is a
-    /// retry after a broken connection free of duplicates. A send that is cancelled may have stored its messages.</remarks>
+    /// <summary>Sends through any of several producer proxies and retries what needs it, each message by its own
+    /// result code. Thread-safe; connects at the first call.</summary>
+    /// <remarks>A message without an id gets one: 32 hex digits, set in the caller's object. Only with the same id is
+    /// a retry after a broken connection free of duplicates. A send that is cancelled may have stored its
+    /// messages.</remarks>
     public sealed class PenstockProducer : IAsyncDisposable
     {
         internal const int CallMessagesMax = 1_000;
@@ -23,9 +25,10 @@ namespace Penstock.Client
 
         /// <param name="endpoints">"host:port,host:port" of producer proxies</param>
         /// <exception cref="ArgumentException">an endpoint without port, or an empty credential</exception>
-        public PenstockProducer(string endpoints, string app, string keyId, string secret, PenstockOptions? options = null)
+        public PenstockProducer(
+            string endpoints, string app, string keyId, string secret, PenstockOptions? options = null)
         {
-            this.options = options ?? new PenstockOptions();
+            this.options = (options ?? new PenstockOptions()).Checked();
             pool = new Pool<Producer.Client>(endpoints, protocol => new Producer.Client(protocol), this.options);
             mint = new CredentialMint(app, keyId, secret, this.options.CredentialReuse);
         }
@@ -38,17 +41,19 @@ namespace Penstock.Client
         /// <see cref="PenstockException.MaybeStored"/></exception>
         public async Task<SendOutcome> SendAsync(Message message, CancellationToken cancellation = default)
         {
-            SendOutcome outcome = (await SendAllAsync(new[] { message }, cancellation: cancellation).ConfigureAwait(false))[0];
+            var sending = SendAllAsync(new[] { message }, null, null, cancellation);
+            SendOutcome outcome = (await sending.ConfigureAwait(false))[0];
             return outcome.Ok ? outcome : throw outcome.Exception();
         }
 
         /// <summary>Sends one message and returns what a consumer replies.</summary>
         /// <param name="wait">the message is not dispatched afterwards</param>
-        /// <exception cref="PenstockException">as of <see cref="SendAsync"/>, or there is no reply: NO_CONSUMER, NO_REPLY
-        /// or CONSUMER_FAILED</exception>
-        public async Task<Message> RequestAsync(Message message, TimeSpan wait, CancellationToken cancellation = default)
+        /// <exception cref="PenstockException">as of <see cref="SendAsync"/>, or there is no reply: NO_CONSUMER,
+        /// NO_REPLY or CONSUMER_FAILED</exception>
+        public async Task<Message> RequestAsync(
+            Message message, TimeSpan wait, CancellationToken cancellation = default)
         {
-            Task<IReadOnlyList<SendOutcome>> sending = SendAllAsync(new[] { message }, null, wait, cancellation);
+            var sending = SendAllAsync(new[] { message }, null, wait, cancellation);
             SendOutcome outcome = (await sending.ConfigureAwait(false))[0];
             // There is none also when an earlier attempt was stored, and its reply went with it.
             return outcome.Reply ?? throw outcome.Exception();
@@ -59,20 +64,21 @@ namespace Penstock.Client
         /// <see cref="SendAsync"/></exception>
         public Task<SendOutcome> ReplyAsync(Delivery delivery, byte[] body, CancellationToken cancellation = default)
         {
-            byte[] token = delivery.ReplyToken ?? Array.Empty<byte>();
-            return SendAsync(new Message { Topic = delivery.Message.Topic, Body = body, ReplyTo = token }, cancellation);
+            var reply = new Message { Topic = delivery.Message.Topic, Body = body };
+            reply.ReplyTo = delivery.ReplyToken ?? Array.Empty<byte>();
+            return SendAsync(reply, cancellation);
         }
 
         /// <summary>Sends many messages, of any topics, and returns one outcome each, in order. Does not throw for a
-        /// message's failure. Messages of one key keep their order, over retries too: a message waits while an earlier
-        /// one of its key does.</summary>
+        /// message's failure. Messages of one key keep their order, over retries too: a message waits while an
+        /// earlier one of its key does.</summary>
         /// <param name="durability">null: the topics' setting</param>
         /// <param name="replyWait">wait for a consumer's reply; one message only. Null: not a request</param>
         /// <exception cref="ContractException">an endpoint is not a producer proxy</exception>
         /// <exception cref="ArgumentException">a message has no topic</exception>
         /// <exception cref="ObjectDisposedException">the producer is closed</exception>
-        public Task<IReadOnlyList<SendOutcome>> SendAllAsync(IEnumerable<Message> messages, Durability? durability = null,
-            TimeSpan? replyWait = null, CancellationToken cancellation = default)
+        public Task<IReadOnlyList<SendOutcome>> SendAllAsync(IEnumerable<Message> messages,
+            Durability? durability = null, TimeSpan? replyWait = null, CancellationToken cancellation = default)
         {
             double nowMs = PenstockOptions.NowMs;
             var entries = new List<SendEntry>();
@@ -98,7 +104,7 @@ namespace Penstock.Client
             double deadlineMs = PenstockOptions.NowMs + options.Deadline.TotalMilliseconds + replyWaitMs;
             double chance = PenstockOptions.NextChance(); // drawn once: what is refused together is resent together
             var open = new List<SendEntry>(entries);
-            Pool<Producer.Client>.Endpoint? stay = null;
+            Endpoint? stay = null;
             while (open.Count > 0)
             {
                 double now = PenstockOptions.NowMs;
@@ -131,10 +137,10 @@ namespace Penstock.Client
             return outcomes;
         }
 
-        /// <summary>One call of the due messages that fit. Returns the proxy that has promised a slot at its rate limit,
-        /// or null.</summary>
-        private async Task<Pool<Producer.Client>.Endpoint?> AttemptAsync(List<SendEntry> due, SendRequest request,
-            double attemptMs, Pool<Producer.Client>.Endpoint? stay, double chance, CancellationToken cancellation)
+        /// <summary>One call of the due messages that fit. Returns the proxy that has promised a slot at its rate
+        /// limit, or null.</summary>
+        private async Task<Endpoint?> AttemptAsync(List<SendEntry> due, SendRequest request,
+            double attemptMs, Endpoint? stay, double chance, CancellationToken cancellation)
         {
             long size = 0;
             var sending = new List<SendEntry>();
@@ -152,9 +158,9 @@ namespace Penstock.Client
             var hello = new SendRequest(request.Credential, new List<Message>());
             try
             {
-                (SendResponse response, Pool<Producer.Client>.Endpoint endpoint) = await pool.CallAsync("send",
-                    (client, limit) => client.sendAsync(request, limit), (client, limit) => client.sendAsync(hello, limit),
-                    size, attemptMs, stay, cancellation);
+                (SendResponse response, Endpoint endpoint) = await pool.CallAsync("send",
+                    (client, limit) => client.sendAsync(request, limit),
+                    (client, limit) => client.sendAsync(hello, limit), size, attemptMs, stay, cancellation);
                 if (response.Results.Count != sending.Count)
                 {
                     throw new CallFailed($"{endpoint}: the answer has another number of results", null, true);

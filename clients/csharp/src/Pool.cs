@@ -8,13 +8,13 @@ using Thrift.Protocol;
 
 namespace Penstock.Client
 {
-    /// <summary>Connections to several proxies. A proxy that fails is set aside for a growing pause; the others are used
-    /// in turn. Thread-safe; a connection has one call at a time.</summary>
+    /// <summary>Connections to several proxies. A proxy that fails is set aside for a growing pause; the others are
+    /// used in turn. Thread-safe; a connection has one call at a time.</summary>
     internal sealed class Pool<C> : IDisposable
         where C : TBaseClient
     {
-        // Until a connection has shown a valid credential, proxies take frames of 64 KiB at most. A larger first call is
-        // preceded by a small one.
+        // Until a connection has shown a valid credential, proxies take frames of 64 KiB at most. A larger first call
+        // is preceded by a small one.
         private const long UntrustedCallBytesMax = 48 * 1024;
 
         private readonly List<Endpoint> endpoints;
@@ -27,7 +27,8 @@ namespace Penstock.Client
         /// <summary>Endpoints as "host:port,host:port"; IPv6 as "[::1]:9700".</summary>
         internal Pool(string list, Func<TProtocol, C> service, PenstockOptions options)
         {
-            endpoints = list.Split(',').Where(each => each.Trim() != "").Select(each => new Endpoint(each.Trim())).ToList();
+            endpoints = list.Split(',').Select(each => each.Trim()).Where(each => each != "")
+                .Select(each => new Endpoint(each)).ToList();
             if (endpoints.Count == 0)
             {
                 throw new ArgumentException("no endpoints: give at least one HOST:PORT");
@@ -64,7 +65,8 @@ namespace Penstock.Client
             Exception? failure = null;
             try
             {
-                connection ??= await Connection<C>.OpenAsync(endpoint.Host, endpoint.Port, service, options, cancellation);
+                connection ??= await Connection<C>.OpenAsync(
+                    endpoint.Host, endpoint.Port, service, options, cancellation);
                 if (sizeBytes > UntrustedCallBytesMax && !connection.IsTrusted)
                 {
                     await connection.CallAsync(hello, timeoutMs, cancellation);

@@ -4,8 +4,8 @@ using System.Threading.Tasks;
 
 namespace Penstock.Client
 {
-    /// <summary>The loop of <see cref="PenstockConsumer.RunAsync"/>: pull, handle, acknowledge in time, and ride through
-    /// outages.</summary>
+    /// <summary>The loop of <see cref="PenstockConsumer.RunAsync"/>: pull, handle, acknowledge in time, and ride
+    /// through outages.</summary>
     internal sealed class RunLoop
     {
         private readonly PenstockConsumer consumer;
@@ -29,34 +29,32 @@ namespace Penstock.Client
 
         internal async Task RunAsync()
         {
-            using (stop.Register(consumer.Changed.Raise))
+            using var waking = stop.Register(consumer.Changed.Raise);
+            Task keeper = Task.Run(KeepAsync);
+            try
             {
-                Task keeper = Task.Run(KeepAsync);
-                try
+                while (!stop.IsCancellationRequested)
                 {
-                    while (!stop.IsCancellationRequested)
+                    Task changed = consumer.Changed.Next;
+                    if (Start())
                     {
-                        Task changed = consumer.Changed.Next;
-                        if (Start())
-                        {
-                            await PullAsync();
-                        }
-                        else if (!stop.IsCancellationRequested)
-                        {
-                            await changed; // a handler ends, or a stop
-                        }
+                        await PullAsync();
+                    }
+                    else if (!stop.IsCancellationRequested)
+                    {
+                        await changed; // a handler ends, or a stop
                     }
                 }
-                finally
-                {
-                    await EndAsync(keeper);
-                }
+            }
+            finally
+            {
+                await EndAsync(keeper);
             }
             await consumer.FlushAsync();
         }
 
-        /// <summary>Starts handlers for what waits, as far as workers are free; false: a handler has to end before the
-        /// next pull.</summary>
+        /// <summary>Starts handlers for what waits, as far as workers are free; false: a handler has to end before
+        /// the next pull.</summary>
         private bool Start()
         {
             lock (consumer.Gate)
@@ -107,7 +105,7 @@ namespace Penstock.Client
             lock (consumer.Gate)
             {
                 wanted = held.Wanted(how.MaxMessages);
-                // Beside handlers a pull waits for a sixth of a lease at most: the next one has to carry their extensions.
+                // Beside handlers a pull waits for a sixth of a lease at most: the next has to carry their extensions.
                 waitMs = held.IsBusy ? Math.Min(waitMs, held.LookMs) : waitMs;
             }
             PullResponse? response;

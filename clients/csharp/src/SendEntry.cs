@@ -4,8 +4,8 @@ using System.Linq;
 
 namespace Penstock.Client
 {
-    /// <summary>One message of a batch. Invariant: one whose outcome was once unknown is reported as unknown (TIMEOUT)
-    /// unless a later answer settles it. A later "not stored" applies only to that later attempt.</summary>
+    /// <summary>One message of a batch. Invariant: one whose outcome was once unknown is reported as unknown
+    /// (TIMEOUT) unless a later answer settles it. A later "not stored" applies only to that later attempt.</summary>
     internal sealed class SendEntry
     {
         private readonly object key; // without one the message is a key of its own
@@ -30,7 +30,8 @@ namespace Penstock.Client
         internal Code Code { get; private set; } = Code.UNAVAILABLE;
 
         /// <summary>About how many bytes the message takes in a request.</summary>
-        internal long SizeBytes => 200 + Message.Topic.Length + (Message.Body?.Length ?? 0) + 4L * (Message.Key?.Length ?? 0)
+        internal long SizeBytes => 200 + Message.Topic.Length + (Message.Body?.Length ?? 0)
+            + 4L * (Message.Key?.Length ?? 0)
             + (Message.Properties?.Sum(each => 8 + 4L * (each.Key.Length + each.Value.Length)) ?? 0);
 
         /// <summary>Checks a message that is to be sent, and gives it an id if it has none.</summary>
@@ -46,9 +47,9 @@ namespace Penstock.Client
             }
         }
 
-        /// <summary>The messages to send now. One waits while an earlier one of its key does: so a key keeps its order
-        /// over retries. It holds because a proxy that refuses a message stores none of its key's later messages of the
-        /// same call.</summary>
+        /// <summary>The messages to send now. One waits while an earlier one of its key does: so a key keeps its
+        /// order over retries. It holds because a proxy that refuses a message stores none of its key's later
+        /// messages of the same call.</summary>
         internal static List<SendEntry> Due(List<SendEntry> open, double nowMs)
         {
             var held = new HashSet<object>();
@@ -114,8 +115,8 @@ namespace Penstock.Client
             return new SendOutcome(Code, answer!.Id ?? Message.Id, error, Attempts, answer);
         }
 
-        /// <summary>The pause after a refusal: what the proxy told (0: nothing) or the back-off, whichever is longer. At
-        /// a rate limit the proxy has promised a slot, which a longer pause would miss.</summary>
+        /// <summary>The pause after a refusal: what the proxy told (0: nothing) or the back-off, whichever is longer.
+        /// At a rate limit the proxy has promised a slot, which a longer pause would miss.</summary>
         internal static double PauseMs(Code code, int toldMs, double backoffMs) =>
             toldMs > 0 && code == Code.RATE_LIMITED ? toldMs : Math.Max(toldMs, backoffMs);
     }

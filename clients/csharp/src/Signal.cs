@@ -17,12 +17,10 @@ namespace Penstock.Client
         /// <summary>Waits for what <see cref="Next"/> gave, for so long at most; infinity is for ever.</summary>
         internal static async Task WaitAsync(Task raised, double ms, CancellationToken cancellation = default)
         {
-            using (var ended = CancellationTokenSource.CreateLinkedTokenSource(cancellation))
-            {
-                int whole = ms >= int.MaxValue ? Timeout.Infinite : (int)Math.Max(0, Math.Ceiling(ms));
-                await Task.WhenAny(raised, Task.Delay(whole, ended.Token)).ConfigureAwait(false);
-                ended.Cancel(); // the timer
-            }
+            using var ended = CancellationTokenSource.CreateLinkedTokenSource(cancellation);
+            int whole = ms >= int.MaxValue ? Timeout.Infinite : (int)Math.Max(0, Math.Ceiling(ms));
+            await Task.WhenAny(raised, Task.Delay(whole, ended.Token)).ConfigureAwait(false);
+            ended.Cancel(); // the timer
             cancellation.ThrowIfCancellationRequested();
         }
 

@@ -2,12 +2,14 @@ using System;
 using System.IO;
 using System.Linq;
 using System.Net.Security;
+using System.Security.Cryptography;
 using System.Security.Cryptography.X509Certificates;
 using System.Text.RegularExpressions;
 
 namespace Penstock.Client
 {
-    /// <summary>Verifies a server's certificate by the authorities of a PEM file, whatever this machine trusts.</summary>
+    /// <summary>Verifies a server's certificate by the authorities of a PEM file, whatever this machine
+    /// trusts.</summary>
     internal sealed class TrustedAuthorities
     {
         private static readonly Regex Block =
@@ -22,7 +24,7 @@ namespace Penstock.Client
                 authorities = Block.Matches(File.ReadAllText(pemFile)).Cast<Match>()
                     .Select(each => new X509Certificate2(Convert.FromBase64String(each.Groups[1].Value))).ToArray();
             }
-            catch (Exception error) when (error is FormatException || error is System.Security.Cryptography.CryptographicException)
+            catch (Exception error) when (error is FormatException || error is CryptographicException)
             {
                 throw new IOException(pemFile + ": " + error.Message, error);
             }
@@ -39,18 +41,16 @@ namespace Penstock.Client
             {
                 return false;
             }
-            using (var chain = new X509Chain())
+            using var chain = new X509Chain();
+            chain.ChainPolicy.RevocationMode = X509RevocationMode.NoCheck;
+            chain.ChainPolicy.VerificationFlags = X509VerificationFlags.AllowUnknownCertificateAuthority;
+            chain.ChainPolicy.ExtraStore.AddRange(authorities);
+            if (given != null)
             {
-                chain.ChainPolicy.RevocationMode = X509RevocationMode.NoCheck;
-                chain.ChainPolicy.VerificationFlags = X509VerificationFlags.AllowUnknownCertificateAuthority;
-                chain.ChainPolicy.ExtraStore.AddRange(authorities);
-                if (given != null)
-                {
-                    chain.ChainPolicy.ExtraStore.AddRange(given.ChainPolicy.ExtraStore); // what the server has sent
-                }
-                return chain.Build(new X509Certificate2(certificate)) && chain.ChainElements.Cast<X509ChainElement>()
-                    .Any(element => authorities.Any(each => each.RawData.SequenceEqual(element.Certificate.RawData)));
+                chain.ChainPolicy.ExtraStore.AddRange(given.ChainPolicy.ExtraStore); // what the server has sent
             }
+            return chain.Build(new X509Certificate2(certificate)) && chain.ChainElements.Cast<X509ChainElement>()
+                .Any(element => authorities.Any(each => each.RawData.SequenceEqual(element.Certificate.RawData)));
         }
     }
 }

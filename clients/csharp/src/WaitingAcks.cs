@@ -58,8 +58,8 @@ namespace Penstock.Client
             oldestAtMs = PenstockOptions.NowMs;
         }
 
-        /// <summary>A refused pull's acknowledgements have codes of their own. Those with the pull's code were not looked
-        /// at.</summary>
+        /// <summary>A refused pull's acknowledgements have codes of their own. Those with the pull's code were not
+        /// looked at.</summary>
         internal static bool IsRefused(AckResult result, PullResponse response) =>
             result.Code.Action() == CodeAction.Refused && result.Code != response.Code;
     }

@@ -15,7 +15,7 @@ pytest.register_assert_rewrite("tests.e2e.clients.conformance")
 RUN_DEADLINE_S = 60
 # In `make test` the newer clients show the long cases, on a running Penstock, by their short forms on the fake alone.
 LANGUAGES_IN_LONG_TESTS = [
-    pytest.param(each, marks=pytest.mark.slow) if each in ("java", "node", "rust") else each
+    pytest.param(each, marks=pytest.mark.slow) if each in ("java", "node", "rust", "csharp") else each
     for each in thrift_toolchains.LANGUAGES
 ]
 

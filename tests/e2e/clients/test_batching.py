@@ -17,7 +17,7 @@ from penstock_client import Consumer, Delivery
 
 MESSAGES, KEYS = 300, 3
 RATE = 150  # per second, so that the proxy refuses a part of the messages again and again
-SLOW = ("python", "php", "cpp", "java", "node", "rust")
+SLOW = ("python", "php", "cpp", "java", "node", "rust", "csharp")
 LANGUAGES = ["go", *(pytest.param(each, marks=pytest.mark.slow) for each in SLOW)]
 
 

@@ -24,8 +24,8 @@ def arguments(access: Access, endpoints: str, topic: str) -> tuple[str, ...]:
     + [
         ("java", "node", "framed"),
         ("node", "java", "buffered"),
-        ("rust", "rust", "framed"),
-        ("rust", "rust", "buffered"),
+        ("rust", "csharp", "framed"),
+        ("csharp", "rust", "buffered"),
     ],
 )
 def test_every_line_of_a_file_arrives_once_and_in_order_per_key(

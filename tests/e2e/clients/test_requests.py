@@ -41,7 +41,9 @@ def started(language: str, name: str, app: str, endpoints: str, *arguments: str)
     )
 
 
-@pytest.mark.parametrize(("asking", "replying"), [("php", "go"), ("java", "node"), ("node", "rust"), ("rust", "java")])
+@pytest.mark.parametrize(
+    ("asking", "replying"), [("php", "go"), ("java", "node"), ("node", "rust"), ("rust", "csharp"), ("csharp", "java")]
+)
 def test_a_request_and_its_reply_pass_through_different_proxies(site, asking, replying):
     options = ("--group", "billing", "--reply-endpoints", at(site.answer), "--wait-ms", "5000")
     thrift_toolchains.build(asking)
