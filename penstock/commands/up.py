@@ -12,7 +12,7 @@ from penstock.up.run import UpOptions, run_up
 from penstock.up.settings import read_settings
 
 LOOK_UPS = ("id,key", "id", "key", "none")
-LANGUAGES = ("auto", "php", "go", "cpp", "java", "node", "python", "rust")
+LANGUAGES = ("auto", "php", "go", "cpp", "java", "node", "python", "rust", "csharp")
 AUTO_FILE = ""
 
 

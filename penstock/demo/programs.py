@@ -14,8 +14,8 @@ from penstock.demo.errors import DemoError
 
 BUILD_S_MAX = 240
 PREFERENCE = {
-    "producer": ("php", "cpp", "go", "java", "node", "python", "rust"),
-    "consumer": ("go", "php", "cpp", "java", "node", "python", "rust"),
+    "producer": ("php", "cpp", "go", "java", "node", "python", "rust", "csharp"),
+    "consumer": ("go", "php", "cpp", "java", "node", "python", "rust", "csharp"),
 }
 # Requirements per language: programs, and patterns that must each match a file.
 TOOLS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -26,6 +26,7 @@ TOOLS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "node": (("make", "node", "npm", "thrift"), ()),
     "python": ((), ()),
     "rust": (("make", "cc", "cargo", "pkg-config", "thrift"), ("/usr/include/openssl/ssl.h",)),
+    "csharp": (("make", "npm", "apt-get", "thrift"), ()),
 }
 SOURCE_TREE = Path(__file__).parents[2] / "clients"
 HOMES = ("/usr/local/go/bin", str(Path.home() / ".cargo" / "bin"))

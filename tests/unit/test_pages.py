@@ -24,7 +24,7 @@ PAGES = sorted(
 WORDS = {
     "sh": ("", "install", "serves", "example"),
     "python": ("", "fragment"),
-    **dict.fromkeys(("go", "cpp", "java", "js", "php", "rust"), ("", "fragment")),
+    **dict.fromkeys(("go", "cpp", "java", "js", "php", "rust", "csharp"), ("", "fragment")),
     **dict.fromkeys(("console", "text", "yaml", "toml"), ("",)),
 }
 MACHINES = re.compile(r"(rolling )?m\d( m\d)*")

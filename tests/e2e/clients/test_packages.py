@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,6 +38,37 @@ fn main() -> Result<(), Error> {
     consumer.close()
 }
 """
+CSHARP = """
+using System;
+using System.Text;
+using System.Threading.Tasks;
+using Penstock;
+using Penstock.Client;
+
+internal static class PenstockExample
+{
+    private static async Task Main()
+    {
+        string secret = Environment.GetEnvironmentVariable("PENSTOCK_SECRET");
+        await using var producer = new PenstockProducer("@PRODUCERS@", "@APP@", "@KEY_ID@", secret);
+        var hello = new Message { Topic = "@TOPIC@", Body = Encoding.UTF8.GetBytes("hello from C#") };
+        Console.WriteLine($"sent {(await producer.SendAsync(hello)).Id}");
+        await using var consumer =
+            new PenstockConsumer("@CONSUMERS@", "@APP@", "@KEY_ID@", secret, "@GROUP@", new[] { "@TOPIC@" });
+        foreach (Delivery each in await consumer.PullAsync(10, TimeSpan.FromSeconds(5)))
+        {
+            Console.WriteLine($"pulled {Encoding.UTF8.GetString(each.Message.Body)}");
+            consumer.Done(each);
+        }
+    }
+}
+"""
+CSHARP_PROJECT = """<Project Sdk="Microsoft.NET.Sdk"><PropertyGroup><OutputType>Exe</OutputType>
+<TargetFramework>netcoreapp3.1</TargetFramework><UseAppHost>false</UseAppHost></PropertyGroup>
+<ItemGroup><Compile Remove="clients/**" /><PackageReference Include="Penstock.Client" Version="0.1.0" /></ItemGroup></Project>
+"""
+OTHERS = {"rust": ("Rust", "example.rs", RUST), "csharp": ("C#", "Example.cs", CSHARP)}
+"""Of languages that the console shows no program of: title, file and program."""
 TYPED = """
 from penstock_client import Delivery, Message, Metrics, Options, Producer, Result, Verdict
 
@@ -159,8 +191,42 @@ def rust(folder: Path, program: Path) -> list[object]:
     return [folder / "example" / "target" / "debug" / "example"]
 
 
+def csharp(folder: Path, program: Path) -> list[object]:
+    """From a folder of packages: NuGet's own is another machine's, so Apache Thrift's library is packed from the tool chain."""
+    tools = (CLIENTS / "csharp" / "build" / "toolchain").resolve()
+    dotnet = [CLIENTS / "csharp" / "toolchain" / "dotnet", tools]
+    logging = "Microsoft.Extensions.Logging.Abstractions"
+    nuget(folder, "ApacheThrift", "0.17.0", tools / "Thrift.dll", needs=logging)
+    nuget(folder, logging, "3.1.2", tools / f"dotnet/shared/Microsoft.AspNetCore.App/3.1.2/{logging}.dll")
+    source = f'<clear /><add key="here" value="{folder / "packages"}" />'
+    (folder / "nuget.config").write_text(f"<configuration><packageSources>{source}</packageSources></configuration>")
+    for each in (CLIENTS / "csharp", CLIENTS.parent / "thrift"):
+        shutil.copytree(each, folder / each.relative_to(CLIENTS.parent), ignore=shutil.ignore_patterns("gen", "build"))
+    # Nothing is written to the user's folders, and no server of the compiler stays.
+    own = {"HOME": str(folder), "TMPDIR": str(folder), "MSBUILDDISABLENODEREUSE": "1", "UseSharedCompilation": "false"}
+    run(folder, *dotnet, "pack", "--nologo", "--output", "packages", "clients/csharp", **own)
+    (folder / "example.csproj").write_text(CSHARP_PROJECT)
+    run(folder, *dotnet, "build", "--nologo", "--output", "built", "example.csproj", **own)
+    return [*dotnet, folder / "built" / "example.dll"]
+
+
+def nuget(folder: Path, name: str, version: str, library: Path, needs: str = "") -> None:
+    """A package of one library, as NuGet has it."""
+    needed = f'<dependency id="{needs}" version="3.1.2" />' if needs else ""
+    (folder / "packages").mkdir(exist_ok=True)
+    with zipfile.ZipFile(folder / "packages" / f"{name}.{version}.nupkg", "w") as package:
+        package.writestr(
+            f"{name}.nuspec",
+            f"""<package><metadata><id>{name}</id><version>{version}</version><authors>a</authors>
+            <description>d</description><dependencies><group targetFramework=".NETStandard2.1">{needed}</group></dependencies>
+            </metadata></package>""",
+        )
+        package.write(library, f"lib/netstandard2.1/{library.name}")
+
+
 INSTALLS: dict[str, Callable[[Path, Path], list[object]]] = {
     "python": python, "php": php, "go": go, "cpp": cpp, "java": java, "node": node, "rust": rust,
+    "csharp": csharp,
 }  # fmt: skip
 
 
@@ -172,7 +238,7 @@ def test_the_package_installs_by_the_language_s_own_tool_and_works(fake: FakePen
     if language in LANGUAGES:
         title, name, text = LANGUAGES[language].title, LANGUAGES[language].file, example(language, place)
     else:
-        title, name, text = "Rust", "example.rs", RUST
+        title, name, text = OTHERS[language]
         for field, value in place._asdict().items():
             text = text.replace(f"@{field.upper()}@", value)
     program = tmp_path / name

@@ -81,6 +81,27 @@ fn example(key_id: String, secret: String, body: &[u8], messages: Vec<Message>) 
 }
 fn main() {}
 """
+CSHARP = """using System;
+using System.Collections.Generic;
+using System.Threading;
+using System.Threading.Tasks;
+%s
+internal static class Readme
+{
+    private static Task HandleAsync(Message message) => Task.CompletedTask;
+
+    private static async Task First(
+        string keyId, string secret, byte[] body, List<Message> messages, CancellationToken stoppingToken)
+    {
+%s
+    }
+
+    private static async Task Second(PenstockProducer producer, string key, byte[] body, List<Message> messages)
+    {
+%s
+    }
+}
+"""
 
 
 def checked(folder: Path, *command: object, **variables: str) -> None:
@@ -159,8 +180,18 @@ def rust(folder: Path, *texts: str) -> None:
     checked(folder / "readme", "cargo", "check", "--quiet")
 
 
+def csharp(folder: Path, *texts: str) -> None:
+    head, first = parted(texts[0], "using Penstock")
+    (folder / "Readme.cs").write_text(CSHARP % (head, first, texts[1]))
+    built = CLIENTS / "csharp" / "build"
+    libraries = [f"-reference:{built / name}" for name in ("Penstock.Client.dll", "Thrift.dll")]
+    compiler = [CLIENTS / "csharp" / "toolchain" / "csc", built / "toolchain", "netcore"]
+    checked(folder, *compiler, "-target:library", "-out:readme.dll", *libraries, "Readme.cs")
+
+
 CHECKS: dict[str, Callable[..., None]] = {
     "python": python, "php": php, "go": go, "cpp": cpp, "java": java, "node": node, "rust": rust,
+    "csharp": csharp,
 }  # fmt: skip
 
 
