@@ -64,8 +64,9 @@ internal static class PenstockExample
 }
 """
 CSHARP_PROJECT = """<Project Sdk="Microsoft.NET.Sdk"><PropertyGroup><OutputType>Exe</OutputType>
-<TargetFramework>netcoreapp3.1</TargetFramework><UseAppHost>false</UseAppHost></PropertyGroup>
-<ItemGroup><Compile Remove="clients/**" /><PackageReference Include="Penstock.Client" Version="0.1.0" /></ItemGroup></Project>
+<TargetFramework>netcoreapp3.1</TargetFramework><UseAppHost>false</UseAppHost>
+<EnableDefaultItems>false</EnableDefaultItems></PropertyGroup>
+<ItemGroup><Compile Include="Example.cs" /><PackageReference Include="Penstock.Client" Version="0.1.0" /></ItemGroup></Project>
 """
 OTHERS = {"rust": ("Rust", "example.rs", RUST), "csharp": ("C#", "Example.cs", CSHARP)}
 """Of languages that the console shows no program of: title, file and program."""
