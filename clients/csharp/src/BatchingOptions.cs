@@ -18,7 +18,8 @@ namespace Penstock.Client
         /// <summary>A message waits for room while so many bytes wait or are on their way.</summary>
         public long BytesMax { get; set; } = 32 << 20;
 
-        /// <summary>After this time without room a message is refused by a <see cref="FullException"/>.</summary>
+        /// <summary>After this time without room a message is refused by a <see cref="FullException"/>;
+        /// Timeout.InfiniteTimeSpan: never.</summary>
         public TimeSpan FullWait { get; set; } = TimeSpan.FromSeconds(10);
     }
 }

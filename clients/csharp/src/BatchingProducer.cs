@@ -49,7 +49,8 @@ namespace Penstock.Client
         public async Task<Task<SendOutcome>> EnqueueAsync(Message message)
         {
             SendEntry.Prepare(message);
-            double untilMs = PenstockOptions.NowMs + how.FullWait.TotalMilliseconds;
+            double fullMs = how.FullWait < TimeSpan.Zero ? double.PositiveInfinity : how.FullWait.TotalMilliseconds;
+            double untilMs = PenstockOptions.NowMs + fullMs;
             bool isFirst = await entering.WaitAsync(how.FullWait).ConfigureAwait(false);
             try
             {
