@@ -44,6 +44,7 @@ namespace Penstock.Client
             using var chain = new X509Chain();
             chain.ChainPolicy.RevocationMode = X509RevocationMode.NoCheck;
             chain.ChainPolicy.VerificationFlags = X509VerificationFlags.AllowUnknownCertificateAuthority;
+            chain.ChainPolicy.ApplicationPolicy.Add(new Oid("1.3.6.1.5.5.7.3.1")); // a server's, if it names its use
             chain.ChainPolicy.ExtraStore.AddRange(authorities);
             if (given != null)
             {

@@ -1,6 +1,7 @@
 """Each client installs from its folder by its language's own tool, elsewhere, and the console's example works with it.
 
-Slow: the tools build all anew, and fetch Apache Thrift's libraries from their registries. Composer takes Debian's.
+Slow: the tools build all anew, and fetch Apache Thrift's libraries from their registries. Composer takes Debian's,
+NuGet what the tool chain of C# has compiled.
 """
 
 import json
