@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-SYSTEMS = (b"\0penstock\0", b"\0kafka.Kafka\0")
+SYSTEMS = (b"\0-m\0penstock\0", b"\0kafka.Kafka\0")
 """In the command lines of `penstock up` and of a Kafka broker."""
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
