@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,6 +24,8 @@ from penstock.up.ports import CONSOLE
 from penstock.up.settings import with_settings
 from penstock.up.supervisor import Supervisor
 
+_shown: list[str] = []
+"""The line of progress on the terminal, if there is one."""
 CONSOLE_MODULES = ("flask", "sqlalchemy", "alembic", "argon2", "jsonschema_rs", "waitress")
 
 
@@ -104,7 +107,7 @@ def make_supervisor(plan: UpPlan, options: UpOptions, began: float) -> Superviso
     def later() -> ChildPlan | None:
         return plan.later if plan.later is not None and names_kafka(plan.config) else None
 
-    return Supervisor(plan, say, announcer(plan, began), companion, options.demo_exit, are_ready, later)
+    return Supervisor(plan, say, announcer(plan, began), companion, options.demo_exit, are_ready, later, show_progress)
 
 
 def are_ready(children: list[Child]) -> bool:
@@ -129,8 +132,15 @@ def announcer(plan: UpPlan, began: float) -> Callable[[list[Child]], None]:
 
 
 def say(line: str) -> None:
-    """Print for the operator. A closed terminal does not stop the service."""
-    try:
+    """Print for the operator, in place of a line of progress. A closed terminal does not stop the service."""
+    show_progress("")
+    with suppress(OSError):
         print(line, flush=True)
-    except OSError:
-        pass
+
+
+def show_progress(text: str) -> None:
+    """Show a line on a terminal that the next one replaces; an empty one is shown where another has been."""
+    with suppress(OSError):
+        if sys.stdout.isatty() and (text or _shown):
+            _shown[:] = [text] if text else []
+            print(f"\r\033[K{text}", end="", flush=True)

@@ -30,6 +30,7 @@ class Supervisor:
         companion: an extra process (the demo) that is started when all serve for the first time, is stopped before the
             others, and is never restarted. With `leave_with_companion` its end stops all.
         later: asked after a LOOK signal for the plan of a process that is needed now and was not at the start.
+        progress: told, until all processes serve for the first time, for which ones it waits.
     """
 
     def __init__(
@@ -41,7 +42,9 @@ class Supervisor:
         leave_with_companion: bool = False,
         is_ready: Callable[[list[Child]], bool] = lambda children: True,
         later: Callable[[], ChildPlan | None] = lambda: None,
+        progress: Callable[[str], None] = lambda text: None,
     ) -> None:
+        self._progress = progress
         self._is_ready, self._later, self._looks = is_ready, later, 0
         self._settled_at: float | None = None  # not later than this all that serve are announced
         self.plan, self._say, self._on_serving = plan, say, on_serving
@@ -62,6 +65,7 @@ class Supervisor:
                 began = time.monotonic()
                 for child in self.children:
                     child.start()
+                self._show_progress()
                 while not signals.stops and self._exit_code is None:
                     self._turn(signals)
                     began = self._tell_delay(began)
@@ -116,7 +120,13 @@ class Supervisor:
     def _on_child_ready(self, child: Child) -> None:
         if child.restarts:
             self._say(f"{child.name}: serves again (pid {child.pid}, restart {child.restarts})")
+        if not self._announced:
+            self._show_progress()
         self._note_all_serve()
+
+    def _show_progress(self) -> None:
+        names = [child.name for child in self.children if not child.facts]
+        self._progress(f"Starting {', '.join(names)}" if names else "Connecting")
 
     def _note_all_serve(self) -> None:
         if self._all_serve():

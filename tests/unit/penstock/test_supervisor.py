@@ -129,10 +129,17 @@ def test_a_console_that_has_died_does_not_hold_up_the_news_of_the_others(up, tmp
 
 def test_processes_are_announced_only_once_they_have_reached_each_other(tmp_path):
     announced, ready = [], []
+    progress: list[str] = []
     plan = UpPlan(tmp_path, "127.0.0.1", "file:///x", tmp_path / "key", {}, [])
-    supervisor = Supervisor(plan, print, announced.append, is_ready=lambda children: bool(ready))
-    supervisor.children = [SimpleNamespace(facts={"port": 1}, restarts=0, name="producer_proxy")]
+    supervisor = Supervisor(
+        plan, print, announced.append, is_ready=lambda children: bool(ready), progress=progress.append
+    )
+    engine = SimpleNamespace(facts={}, restarts=0, name="engine")
+    supervisor.children = [SimpleNamespace(facts={"port": 1}, restarts=0, name="producer_proxy"), engine]
     supervisor._on_child_ready(supervisor.children[0])
+    engine.facts = {"port": 2}
+    supervisor._on_child_ready(engine)
+    assert progress == ["Starting engine", "Connecting"]
     supervisor._announce_when_ready()
     assert announced == [] and supervisor._timeout_s() < 0.1
     ready.append(True)
