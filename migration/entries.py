@@ -8,13 +8,13 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from common.clock import Clock
 from common.config.errors import EntryNotFound, VersionConflict
 from common.config.store import ConfigStore
 from common.quoting import quoted, thing
+from common.utc import utc
 from migration.errors import PlanBusy, PlanRefused
 from migration.plan import MigrationPlan, parse_plan
 from migration.recipes.course import ENDED
@@ -132,8 +132,8 @@ class PlanStore:
         entry = self.read(name)
         claim = f"migration/{name}"
         if not self._store.claim(claim):
-            since = datetime.fromtimestamp(entry.operator_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-            raise PlanBusy(f"plan {quoted(name)}: {entry.operator or 'another process'} is at work since {since}")
+            who = entry.operator or "another process"
+            raise PlanBusy(f"plan {quoted(name)}: {who} is at work since {utc(entry.operator_ms)}")
         try:
             operator = f"{self.who.removeprefix('cli:')} on {socket.gethostname()}, pid {os.getpid()}"
             yield self._named(name, operator)

@@ -3,9 +3,9 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from common.utc import utc
 from migration.drawing import Span, lines, time_line
 from migration.entries import Happening, PlanEntry
 from migration.facts import Facts
@@ -188,8 +188,3 @@ def _cell(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return "; ".join(_cell(each) for each in value) or "–"
     return str(value).replace("|", "\\|").replace("\n", " ")
-
-
-def utc(at_ms: int) -> str:
-    """A time as reports show it."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

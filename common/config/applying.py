@@ -2,9 +2,9 @@
 
 import socket
 import time
-from datetime import UTC, datetime
 
 from common.config.store import Applied, ConfigStore, ConfigVersion
+from common.utc import utc
 
 
 def process_name(kind: str, host: str, port: int) -> str:
@@ -28,9 +28,7 @@ def missing(store: ConfigStore) -> dict[str, Applied]:
 def laggards(store: ConfigStore, version: ConfigVersion) -> list[str]:
     """Expected processes that are not known to have applied `version` or a newer one."""
     late = sorted(name for name, report in store.applied().items() if is_behind(report, version))
-    return late + [
-        f"{name} (no contact; last seen {_utc(each.at_ms)})" for name, each in sorted(missing(store).items())
-    ]
+    return late + [f"{name} (no contact; last seen {utc(each.at_ms)})" for name, each in sorted(missing(store).items())]
 
 
 def wait_applied(store: ConfigStore, version: ConfigVersion, deadline_s: float) -> list[str]:
@@ -39,7 +37,3 @@ def wait_applied(store: ConfigStore, version: ConfigVersion, deadline_s: float) 
     while (late := laggards(store, version)) and time.monotonic() < end:
         time.sleep(0.02)
     return late
-
-
-def _utc(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

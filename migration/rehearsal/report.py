@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from common.utc import utc
 from migration.rehearsal.ledger import CallerView, Verdict
-from migration.report import table, utc
+from migration.report import table
 
 STEP_COLUMNS = ("command", "took", "killed", "runs", "longest_fence", "longest_stall", "answers")
 

@@ -1,8 +1,8 @@
 """Gates on messages that the engine alone has: delayed ones that wait, and dead letters that were not redriven."""
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 
+from common.utc import utc
 from migration.facts import Facts, Rules, TopicFacts
 from migration.leftovers import LeftDeadLetters
 from migration.states import Answer, PlanState, Refuse
@@ -18,7 +18,7 @@ def _delayed(state: PlanState, facts: Facts, rules: Rules) -> Answer:
     if not waiting or DELAYED in rules.accepted:
         return None
     told = [
-        f"{each.messages:,} delayed messages of {name} wait, the last one until {_utc(each.last_due_ms)}"
+        f"{each.messages:,} delayed messages of {name} wait, the last one until {utc(each.last_due_ms)}"
         for name, each in [*waiting.items()][:SHOWN_MAX]
     ]
     first = next(iter(waiting))
@@ -55,10 +55,6 @@ def _hidden(name: str, topic: TopicFacts) -> tuple[LeftDeadLetters, ...]:
 
 def _more(count: int) -> str:
     return f"; and {count - SHOWN_MAX:,} more" if count > SHOWN_MAX else ""
-
-
-def _utc(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 _DOES_DELAYED = "checks that no delayed message of the topics waits"

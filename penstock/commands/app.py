@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import fields
-from datetime import UTC, datetime
 from functools import wraps
 from typing import Any
 
@@ -13,6 +12,7 @@ from common.admin.applications import ApplicationSettings, Grants, NewKey
 from common.config.definitions import DEAD_LETTERS, PULL_GROUP, PULL_TOPIC, SEND, ApplicationDefinition
 from common.config.setting import table_of
 from common.quoting import listed
+from common.utc import utc
 from penstock.commands import completing
 from penstock.commands.app_check import check
 from penstock.commands.confirming import confirm, yes_option
@@ -188,7 +188,7 @@ def show(instance: Instance, name: str, output: str) -> None:
         found, version = applications.show(admin, name)
     uses = last_used(instance, name)
     keys: list[dict[str, str | None]] = [
-        {"key_id": key.key_id, "created": _utc(key.created_at_ms), "last_used": uses.get(key.key_id)}
+        {"key_id": key.key_id, "created": utc(key.created_at_ms), "last_used": uses.get(key.key_id)}
         for key in found.keys
     ]
     shown = (
@@ -211,10 +211,6 @@ def quotas(instance: Instance, app: ApplicationDefinition) -> dict[str, Any]:
     for name in ("groups", "family_topics"):
         shown[f"{name}_created"] = max((answer[name] for answer in answers), default=None)
     return shown
-
-
-def _utc(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @app.command()

@@ -1,6 +1,5 @@
 """`penstock audit`: administrative changes with author, old and new value."""
 
-from datetime import UTC, datetime
 from textwrap import wrap
 from typing import Any
 
@@ -8,6 +7,7 @@ import click
 
 from common.admin import audit as journal
 from common.config.store import KINDS
+from common.utc import utc_ms
 from penstock.commands.exits import USAGE, Command, CommandError
 from penstock.commands.instance import Instance, instance_options, open_config
 from penstock.commands.output import cell, is_for_scripts, output_option, show_rows, table
@@ -69,11 +69,10 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 def row(record: dict[str, Any], *, whole: bool) -> dict[str, Any]:
     """A record as stored, with its time and its change as text; only the first of many names, unless `whole`."""
-    at = datetime.fromtimestamp(record["at_ms"] / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
     names, more = record["names"], record["count"] - NAMES_SHOWN
     if more > 0 and not whole:
         names = [*names[:NAMES_SHOWN], f"{more:,} more"]
-    return {**record, "at": at, "names": names, "changed": changed(record["old"], record["new"])}
+    return {**record, "at": utc_ms(record["at_ms"]), "names": names, "changed": changed(record["old"], record["new"])}
 
 
 def changed(old: dict[str, Any] | None, new: dict[str, Any] | None) -> str:

@@ -1,11 +1,11 @@
 """`penstock backup`: backups of an engine's log beside the running engine, and their way back."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
+from common.utc import utc
 from engine.log.offline.backup import Manifest, back_up, check, read_manifest, restore
 from engine.log.offline.directory import find
 from penstock.commands.exits import NOT_FOUND, CommandError, CommandGroup
@@ -43,10 +43,9 @@ class CopiedBytes:
 
 def row(manifest: Manifest, target: Path, **more: Any) -> dict[str, Any]:
     """A backup as it is shown."""
-    made = datetime.fromtimestamp(manifest.made_at_ms / 1000, UTC)
     return {
         "backup": str(target),
-        "made_at": made.isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "made_at": utc(manifest.made_at_ms),
         "log_id": manifest.log_id,
         "segments": sum(name.endswith(".seg") for name in manifest.files),
         "mb": round(manifest.size / 1e6, 1),

@@ -1,7 +1,6 @@
 """`penstock broker`: the replicas of broker groups, and switches from one master to another."""
 
 import threading
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import click
 from common.cluster.coordination import Coordination
 from common.config.errors import EntryNotFound
 from common.secret_file import secret_fault
+from common.utc import utc_ms
 from controller.operator_switch import switch_master
 from controller.reached_group import look_at, reached
 from penstock.commands import replicas
@@ -93,7 +93,7 @@ def show(instance: Instance, group: str, cluster_key: Path | None, output: str) 
     ):
         shown = replicas.facts(found)
         if found.record is not None:
-            shown["at"] = _utc(found.record.at_ms)
+            shown["at"] = utc_ms(found.record.at_ms)
         shown["controller"] = _controller(coordination)
         rows = replicas.broker_rows(found)
     if is_for_scripts(output):
@@ -114,7 +114,7 @@ def history(instance: Instance, group: str, limit: int, output: str) -> None:
     with replicas.coordination_of(instance) as coordination:
         look_at(coordination, group)
         changes = coordination.history(group)[-limit:]
-    rows = [{"at": _utc(each.record.at_ms), **replicas.change_of(each)} for each in changes]
+    rows = [{"at": utc_ms(each.record.at_ms), **replicas.change_of(each)} for each in changes]
     show_rows(rows, HISTORY_COLUMNS, output)
 
 
@@ -160,7 +160,3 @@ def _controller(coordination: Coordination) -> str | None:
     coordination.watch_groups(seen.set)
     seen.wait(CONTROLLER_S_MAX)
     return coordination.controller()
-
-
-def _utc(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"

@@ -1,6 +1,5 @@
 """`penstock broker-group`: the broker groups of a cluster and their engines."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -10,6 +9,7 @@ from common.admin.administrator import Administrator
 from common.config.broker_group import ALL, WRITES, BrokerGroupDefinition
 from common.config.definitions import TopicDefinition
 from common.config.placed_topics import stored_placed_topics
+from common.utc import utc
 from engine.client.admin import AdminClient, AdminError
 from engine.link.errors import LinkError
 from penstock.commands.engines import named
@@ -68,8 +68,7 @@ def row(instance: Instance, admin: Administrator, name: str, address: tuple[str,
     except (LinkError, OSError) as error:
         shown["engine"] = f"no answer ({error})"
     if record is not None:
-        at = datetime.fromtimestamp(record.at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        shown |= {"log_id": record.log_id, "position": record.position, "recorded_at": at}
+        shown |= {"log_id": record.log_id, "position": record.position, "recorded_at": utc(record.at_ms)}
     return shown
 
 

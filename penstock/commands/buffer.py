@@ -5,7 +5,6 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from common.clock import SystemClock
 from common.contract import Message, decode_struct
 from common.ids import show_id
 from common.secret_file import secret_faults
+from common.utc import utc_ms
 from penstock.commands import progress
 from penstock.commands.exits import CONFLICT, FAILED, UNAVAILABLE, USAGE, CommandError, CommandGroup
 from penstock.commands.instance import Instance, instance_options
@@ -277,7 +277,7 @@ def row(found: Waiting) -> dict[str, Any]:
     entry = found.entry
     message = decode_struct(Message, entry.message)
     value = {
-        "accepted_at": datetime.fromtimestamp(entry.accepted_at_ms / 1000, UTC).isoformat(timespec="milliseconds"),
+        "accepted_at": utc_ms(entry.accepted_at_ms),
         "topic": entry.topic,
         "key": None if entry.key is None else entry.key.decode("utf-8", "replace"),
         "id": message.id if entry.assigned_id is None else show_id(entry.assigned_id),

@@ -6,10 +6,11 @@ from typing import Any
 import click
 
 from common.admin.connections import ConnectionRow, close_connection, find_connection, list_connections
+from common.utc import utc_ms
 from penstock.commands import completing
 from penstock.commands.confirming import confirm, yes_option
 from penstock.commands.exits import UNAVAILABLE, CommandError, CommandGroup
-from penstock.commands.figures import duration, size, utc
+from penstock.commands.figures import duration, size
 from penstock.commands.instance import Instance, administration, instance_options, open_config
 from penstock.commands.output import output_option, show_one, show_rows
 
@@ -87,5 +88,5 @@ def _row(row: ConnectionRow) -> dict[str, Any]:
     reads = list(row.topics[:2]) + ([f"{row.topic_count - 2} more"] if row.topic_count > 2 else [])
     return {
         **row._asdict(), "topics": list(row.topics), "reads": reads, "open": duration(time.time() - row.since_ms / 1000),
-        "since": utc(row.since_ms), "waits": "yes" if row.is_waiting else "no", "answered": size(row.answered_bytes),
+        "since": utc_ms(row.since_ms), "waits": "yes" if row.is_waiting else "no", "answered": size(row.answered_bytes),
     }  # fmt: skip

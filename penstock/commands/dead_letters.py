@@ -11,10 +11,10 @@ import click
 
 from common.contract import Code
 from common.dead_letters import CAUSES
+from common.utc import utc_ms
 from engine.client import dead_letters as verbs
 from engine.client.dead_letters import DeadLetterChoice
 from penstock.commands.exits import CommandError, CommandGroup
-from penstock.commands.figures import utc
 from penstock.commands.instance import Instance, instance_options, note
 from penstock.commands.output import is_for_scripts, output_option, show_one, show_rows
 from penstock.commands.times import TimeType
@@ -102,7 +102,7 @@ def list_command(instance: Instance, name: str, limit: int, output: str, **choic
     more = ("broker_group",) if len(links) > 1 else ()
     shown = [{column: row.get(column, "") for column in (*FIELDS, *more)} for row in rows[:limit]]
     if not is_for_scripts(output):
-        shown = [{**row, "died": utc(row["died_ms"])} for row in shown]
+        shown = [{**row, "died": utc_ms(row["died_ms"])} for row in shown]
     show_rows(shown, (*COLUMNS, *more), output)
 
 

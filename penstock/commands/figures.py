@@ -1,15 +1,8 @@
-"""Figures as tables show them: times, sizes, counts and rates, each said in one way. JSON has the bare numbers."""
+"""Figures as tables show them: durations, sizes, counts and rates, each said in one way. JSON has the bare numbers."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 UNITS_S = (("d", 86_400), ("h", 3_600), ("m", 60))
-
-
-def utc(at_ms: int) -> str:
-    """A time as 2026-11-21T10:00:00.123Z."""
-    shown = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    return shown.replace("+00:00", "Z")
 
 
 def duration(seconds: float | None) -> str:

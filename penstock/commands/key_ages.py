@@ -2,10 +2,10 @@
 
 import urllib.request
 from collections.abc import Iterable
-from datetime import UTC, datetime
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from common.utc import utc
 from penstock.commands.instance import Instance
 from penstock.up.files import read_running
 
@@ -26,7 +26,7 @@ def last_used(instance: Instance, app: str) -> dict[str, str]:
                 found[key_id] = max(at_s, found.get(key_id, 0.0))
     except OSError:
         return {}
-    return {key_id: f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%dT%H:%M:%SZ}" for key_id, at_s in found.items()}
+    return {key_id: utc(at_s * 1000) for key_id, at_s in found.items()}
 
 
 def _reported(url: str, app: str) -> Iterable[tuple[str, float]]:

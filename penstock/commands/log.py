@@ -3,12 +3,12 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
+from common.utc import utc_ms
 from engine.errors import EngineError, LockedError
 from engine.log.offline.directory import Directory, NoLogError, opened
 from engine.log.offline.dump import DumpQuery, dump
@@ -127,16 +127,8 @@ def line(row: dict[str, Any], columns: tuple[str, ...]) -> str:
     """One row as text. The columns of a stream cannot be aligned."""
     if "damage" in row:
         return f"DAMAGE file={row['file']} position={row['position']}: {row['bytes']} {row['damage']}"
-    cells = {**row, "stored_at": stored_at(row["stored_at_ms"])}
+    cells = {**row, "stored_at": utc_ms(row["stored_at_ms"])}
     return "  ".join("-" if cells[name] is None else str(cells[name]) for name in columns)
-
-
-def stored_at(at_ms: int) -> str:
-    """The time in UTC; the number itself when it is out of the calendar's range."""
-    try:
-        return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except (ValueError, OverflowError, OSError):
-        return str(at_ms)
 
 
 @command.command("stats")

@@ -7,12 +7,12 @@ import click
 
 from common.contract import Message, decode_struct
 from common.placement import first_queue
+from common.utc import utc_ms
 from engine.client import lookup
 from engine.client.lookup import Stored
 from penstock.commands import completing
 from penstock.commands.engines import joined
 from penstock.commands.exits import NOT_FOUND, CommandError, CommandGroup
-from penstock.commands.figures import utc
 from penstock.commands.instance import Instance, instance_options
 from penstock.commands.message_lines import shown_body
 from penstock.commands.output import is_for_scripts, output_option, show_rows
@@ -139,7 +139,7 @@ def row(stored: Stored) -> dict[str, Any]:
         "offset": stored.offset,
         "id": stored.id,
         "stored_at_ms": stored.stored_at_ms,
-        "stored_at": utc(stored.stored_at_ms),
+        "stored_at": utc_ms(stored.stored_at_ms),
         "key": decoded.key,
         "tag": decoded.tag,
         "properties": decoded.properties or {},

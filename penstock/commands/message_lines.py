@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import click
 
 from common.contract import Delivery, Message, decode_struct
+from common.utc import utc_ms
 from engine.client.lookup import Stored
-from penstock.commands.figures import utc
 
 FORMAT_HELP = (
     "Print each message as FORMAT. As in kcat: %s body, %S its bytes, %k key, %K its bytes, %T time in ms, %h "
@@ -88,7 +88,7 @@ FIELDS: dict[str, Line] = {
     "k": lambda shown: (shown.message.key or "").encode(),
     "K": lambda shown: b"%d" % (-1 if shown.message.key is None else len(shown.message.key.encode())),
     "T": lambda shown: b"%d" % shown.stored_at_ms,
-    "d": lambda shown: utc(shown.stored_at_ms).encode(),
+    "d": lambda shown: utc_ms(shown.stored_at_ms).encode(),
     "h": lambda shown: ",".join(f"{name}={value}" for name, value in (shown.message.properties or {}).items()).encode(),
     "t": lambda shown: shown.message.topic.encode(),
     "p": lambda shown: b"%d" % shown.queue,

@@ -6,12 +6,12 @@ from typing import Any
 import click
 
 from common.contract import Code
+from common.utc import utc_ms
 from engine.client import timers
 from engine.client.admin import AdminClient, AdminError
 from penstock.commands import completing
 from penstock.commands.engines import connected, named
 from penstock.commands.exits import NOT_FOUND, CommandError, CommandGroup
-from penstock.commands.figures import utc
 from penstock.commands.instance import Instance, instance_options
 from penstock.commands.output import is_for_scripts, output_option, show_one, show_rows
 
@@ -82,7 +82,7 @@ def pending(engine: AdminClient, topic: str | None, limit: int) -> tuple[list[di
 
 def row(timer: dict[str, Any]) -> dict[str, Any]:
     """The row with its time as text; the milliseconds stay for JSON."""
-    return {**timer, "due": utc(timer["due_ms"])}
+    return {**timer, "due": utc_ms(timer["due_ms"])}
 
 
 @timer.command()

@@ -1,8 +1,8 @@
 """The report on dead letters: `dead-letters.md`, `dead-letters.json`, and the plan `redrive.sh`."""
 
-from datetime import UTC, datetime
 from typing import Any
 
+from common.utc import utc
 from pipeline.archive.place import ArchivePlace
 from pipeline.dead_letters.classes import DeadLetterClass, DeadLetterClasses
 from pipeline.dead_letters.redrive import RedriveStep, redrive_plan, script
@@ -44,7 +44,7 @@ def page(found: DeadLetterClasses, steps: list[RedriveStep]) -> str:
     for number, each in enumerate(found.classes, 1):
         cells = [
             str(number), f"{each.letters:,}", f"{each.messages:,}", each.cause, each.reason or "–", each.topic,
-            f"`{each.shape}`", _time(each.last_ms),
+            f"`{each.shape}`", utc(each.last_ms),
         ]  # fmt: skip
         lines.append("| " + " | ".join(_cell(cell) for cell in cells) + " |")
     lines += ["", "## Redrive", ""]
@@ -54,7 +54,7 @@ def page(found: DeadLetterClasses, steps: list[RedriveStep]) -> str:
     lines += ["## Samples", ""]
     for number, each in enumerate(found.classes, 1):
         lines += [
-            f"Class {number}, {_time(each.first_ms)} to {_time(each.last_ms)}, at most {each.attempts} attempts:",
+            f"Class {number}, {utc(each.first_ms)} to {utc(each.last_ms)}, at most {each.attempts} attempts:",
             "",
         ]
         lines += [line for one in each.samples for line in _sample_lines(each, one)]
@@ -70,10 +70,6 @@ def _sample_lines(each: DeadLetterClass, sample: Any) -> list[str]:
         f"      {text}",
         "",
     ]
-
-
-def _time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _cell(text: str) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from common.admin.administrator import Administrator
+from common.utc import utc
 from migration.describe import waiting_operator, waits_for
 from migration.entries import PlanEntry, PlanStore
 from migration.facts import Facts, GroupFacts, SendErrors, TopicFacts, WaitingCopies
@@ -16,7 +17,7 @@ from migration.sub_steps.errors import rate_of, told
 from migration.sub_steps.sub_step import SHOWN_MAX
 from penstock.commands.exits import Command, CommandError
 from penstock.commands.instance import Instance, administration, instance_options
-from penstock.commands.migrate.work import ago, deployment_of, total_behind, utc
+from penstock.commands.migrate.work import ago, deployment_of, total_behind
 from penstock.commands.output import is_for_scripts, output_option, show_one, show_rows
 
 PLAN_COLUMNS = ("plan", "step", "course", "sub_step", "since", "topics", "operator")

@@ -150,10 +150,6 @@ def course_command(command: str, help_text: str, *, gates: bool = False, dry_run
     return made
 
 
-def utc(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
 def ago(at_ms: int) -> str:
     """Seconds since then, in words."""
     seconds = max(0, SystemClock().now_ms() - at_ms) // 1000

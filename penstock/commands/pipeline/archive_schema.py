@@ -1,10 +1,10 @@
 """`penstock pipeline archive schema`."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 import click
 
+from common.utc import utc
 from penstock.commands.exits import Command
 from penstock.commands.output import output_option, show_rows
 from penstock.commands.pipeline.job_options import job_session, master_option, show_progress
@@ -40,12 +40,8 @@ def _rows(found: TopicSchema) -> list[dict[str, Any]]:
     return [
         {
             "topic": found.topic, "field": row["field"], "type": row["type"], "count": row["count"],
-            "first_seen": _time(row["first_ms"]), "last_seen": _time(row["last_ms"]),
+            "first_seen": utc(row["first_ms"]), "last_seen": utc(row["last_ms"]),
             "conflicts": ", ".join(f"{kind}: {count}" for kind, count in row["conflicts"].items()),
         }
         for row in found.fields
     ]  # fmt: skip
-
-
-def _time(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")

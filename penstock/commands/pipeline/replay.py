@@ -1,11 +1,11 @@
 """`penstock pipeline replay`."""
 
 import time
-from datetime import UTC, datetime
 
 import click
 from pyspark.sql import DataFrame, SparkSession
 
+from common.utc import utc
 from penstock.commands.exits import Command
 from penstock.commands.output import output_option, show_one
 from penstock.commands.pipeline.job_options import job_session, master_option, proxy_options
@@ -113,7 +113,7 @@ def command(
             told["rows"] = replay(chosen, {**options, **kept_aside}, ids == "kept", rate or 0)
     told["id_window_s"] = window
     if began_ms and window is not None:
-        told["repeatable_until"] = datetime.fromtimestamp(began_ms / 1000 + window, UTC).isoformat(timespec="seconds")
+        told["repeatable_until"] = utc(began_ms + window * 1000)
         if time.time() > began_ms / 1000 + window:
             text = f"replay: lasted longer than the {window:g} s for which topic {target} recognises an id: do not repeat it"
             click.echo(text, err=True)

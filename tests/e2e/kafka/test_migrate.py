@@ -202,7 +202,7 @@ def test_start_creates_the_topics_and_the_copies_and_status_says_what_is_missing
     shown = move.told_topic("orders")
     assert (shown["home"], shown["queues"]) == ("kafka:main", PARTITIONS["orders"])
     status = move.told("status", "shop")
-    assert status["waits_for"] == "an operator: verify is next" and "UTC (" in status["since"]
+    assert status["waits_for"] == "an operator: verify is next" and "Z (" in status["since"]
     taken = PLAN.replace("shop", "again")
     told = move.migrate("plan", move.plan_file(taken, "again.yaml"), "--accept", "lone-replica", code=2)
     assert 'topics[0].name: "orders" is in plan shop: a topic is in one plan at most' in told

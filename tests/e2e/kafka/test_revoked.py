@@ -108,7 +108,7 @@ def test_a_revoked_permission_is_told_in_a_sentence_and_nothing_is_lost_after_it
     assert refused.code == Code.UNAVAILABLE and "TOPIC_AUTHORIZATION_FAILED" in refused.error
     code, row, told = made.status()
     assert code == 5 and "topic orders: TOPIC_AUTHORIZATION_FAILED" in told and len(told.splitlines()) == 1
-    assert row["step"] == "copying" and "UTC (" in row["since"], "where it is, and since when"
+    assert row["step"] == "copying" and "Z (" in row["since"], "where it is, and since when"
     assert (
         row["waits_for"].startswith("positions, which are not known: ") and "AUTHORIZATION_FAILED" in row["waits_for"]
     )

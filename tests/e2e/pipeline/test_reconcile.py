@@ -1,8 +1,11 @@
 """Comparisons of a real topic with an archive, with tables of what was sent, and with Kafka: by the commands of docs/spark.md."""
 
 import json
+import subprocess
+import sys
 import time
 from hashlib import sha256
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,8 +20,10 @@ from penstock.commands.pipeline.group import command
 from pipeline.archive.archive import plan_archive, run_archive
 from pipeline.reconcile.comparison import differences
 from tests.services import require
+from tests.services.spark import require_spark
 from tests.waiting import until
 
+ROOT = Path(__file__).parents[3]
 MESSAGES = 400
 
 
@@ -144,6 +149,16 @@ def test_wrong_use_is_told_in_one_line(spark, tmp_path, arguments, sentence):
     assert done.exit_code > 0
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_among_ten_million_ids_exactly_the_one_missing_doubled_and_altered_are_found():
+    """By a process of its own, with a heap of 1 GB; `make reconcileids MESSAGES=100000000` compares more."""
+    require_spark()
+    command = [sys.executable, "-m", "bench.spark.reconcile", "--messages", "10000000"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr[-4000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["messages"] == 10_000_000 and sorted(found["differences"].values()) == [1, 1, 1]
 
 
 @pytest.mark.slow

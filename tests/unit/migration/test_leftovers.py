@@ -76,7 +76,7 @@ def test_a_rollback_is_refused_while_delayed_messages_wait_with_numbers_and_what
     with pytest.raises(PlanRefused) as refused:
         go(moved, "rollback")
     told = str(refused.value)
-    assert "12 delayed messages of orders wait, the last one until 2023-11-14 22:13:20 UTC" in told
+    assert "12 delayed messages of orders wait, the last one until 2023-11-14T22:13:20Z" in told
     assert "penstock timer list --topic orders" in told and "--accept delayed" in told
     assert moved.state.step is PlanStep.SOAKING and moved.home("orders") == "engine"
     moved.run(["delayed"]).run("rollback")
