@@ -29,6 +29,7 @@ COLUMNS_MAX = 120
 GENERATED = "This page is generated"
 """Marks a page whose lines its program wraps."""
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+MADE = {"build", "gen", "node_modules", "vendor"}
 EXTERNAL = re.compile(r"[a-z]+:")
 HEADING = re.compile(r"#{1,6} (.+)")
 IDENTIFIER = re.compile(r'id="([^"]+)"')
@@ -38,7 +39,12 @@ CODE = re.compile(r"`[^`]*`")
 def pages_below(*folders: str) -> list[Path]:
     """Pages under version control in the project's root and in folders; generated and installed ones are left out."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
-    names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    try:
+        names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    except (FileNotFoundError, subprocess.CalledProcessError):  # a source archive, or a machine without git
+        found = (path.relative_to(ROOT) for folder in folders for path in (ROOT / folder).rglob("*.md"))
+        names = [str(path) for path in found if not MADE.intersection(path.parts)]
+        names += [path.name for path in ROOT.glob("*.md")]
     return [ROOT / name for name in names if "/" not in name or name.split("/")[0] in folders]
 
 
