@@ -20,10 +20,10 @@ import socket
 import sys
 import time
 
-from bench._histogram import Histogram
 from bench.call import Line, credential
 from bench.errors import BenchError
 from bench.generator import LoadTarget
+from bench.histogram import Histogram
 from bench.instance import BenchInstance, own
 from bench.outcome import commit
 from bench.own_proxy import own_proxy

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench._histogram import Histogram
+from bench.histogram import Histogram
 from bench.outcome import commit
 from bench.servers import cpu_seconds, rss_bytes
 from common.secret_file import ensure_key

@@ -16,6 +16,7 @@ EngineError
     ├── UnknownTopicError  no such topic, or the topic has no such queue
     ├── OffsetOutOfRangeError   below the first or above the end offset
     ├── UnreadableError    the disk cannot read it now; the same request may work later
+    ├── PositionGoneError  the segment with a position is deleted, or lost
     ├── NotMasterError     another broker's log is followed
     ├── SourceMovedError   a queue's copied records come from another source
     ├── EpochOrderError    an epoch does not follow the log's last one
@@ -142,6 +143,10 @@ class OffsetOutOfRangeError(LogError):
 
 class UnreadableError(LogError):
     """The disk refuses a read. Nothing is known to be lost; the same request may work later."""
+
+
+class PositionGoneError(LogError):
+    """The position is in a segment that was deleted, or whose file is lost."""
 
 
 class NotMasterError(LogError):

@@ -5,9 +5,9 @@
 | penstock_producer_calls_total{path} | calls, by path hot / slow | many slow ones: credentials minted per call, or faulty clients |
 | penstock_producer_messages_total{durability} | messages appended | - |
 | penstock_producer_appends_total{durability} | appends | messages per append is the batching that the load makes possible |
-| penstock_producer_bytes_total | bytes of calls taken | - |
+| penstock_producer_bytes_total | bytes of calls taken; not on the Python references | - |
 | penstock_producer_refused_total{code} | messages | 2xx: the engine or its link; 1xx: a client |
-| penstock_producer_send_seconds | histogram of hot calls, s | above 1 ms without load: look at the engine |
+| penstock_producer_send_seconds | histogram of hot calls, s; not on the Python references | above 1 ms without load: look at the engine |
 | penstock_producer_requests_total | sends that waited for a reply | - |
 | penstock_producer_replies_total | replies passed on to waiting calls | - |
 | penstock_producer_late_replies_total | replies for which no call waited any more | many: reply_wait_ms is too short for the consumers |

@@ -12,9 +12,8 @@ from typing import Protocol
 from common.limited_log import LimitedLog
 from engine.broker.life import BrokerLife
 from engine.broker.standby import Standby
-from engine.errors import CorruptionError
+from engine.errors import CorruptionError, PositionGoneError
 from engine.link import layout
-from engine.log.read.raw_batches import PositionGoneError
 from engine.log.write.native import Appender
 from engine.ops.peer import Peer
 from engine.replication.broker import GroupBroker

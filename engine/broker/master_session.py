@@ -40,7 +40,7 @@ class FollowingBroker(Protocol):
         """Have the log cut at a position, and opened again. Ends this connection."""
 
     def renew_log(self) -> None:
-        """Have the log put aside, since the master has deleted what it lacks. Ends this connection."""
+        """Have the log put aside, since it cannot be continued (FollowStep.FETCH). Ends this connection."""
 
     def sync_soon(self, on_synced: Callable[[], None]) -> None:
         """Sync the log; `on_synced()` is called from the loop."""

@@ -3,7 +3,7 @@
 from enum import Enum
 from typing import Protocol
 
-from engine.errors import LogError
+from engine.errors import LogError, PositionGoneError
 from engine.log.epochs import EpochHistory, common_position
 from engine.replication.frames import PROVEN_BYTES, Follow, Followed
 
@@ -13,7 +13,7 @@ class FollowStep(Enum):
 
     FOLLOW = "take the bytes from its end on"
     TRUNCATE = "cut its log to the common position, and ask again"
-    FETCH = "get sealed segments first: the master has deleted what it lacks"
+    FETCH = "get sealed segments first: the master has deleted what it lacks, or it has lost what they have in common"
 
 
 class ForeignLogError(LogError):
@@ -49,12 +49,15 @@ def next_step(log: ComparedLog, answer: Followed) -> FollowStep:
 
     Raises:
         ForeignLogError: it must not follow.
-        PositionGoneError: it has deleted the common position itself.
         OSError: the disk cannot read now.
     """
     if answer.common < answer.first:
         return FollowStep.FETCH
-    if log.checksum(answer.common, answer.proven) != (answer.proven, answer.checksum):
+    try:
+        own = log.checksum(answer.common, answer.proven)
+    except PositionGoneError:  # files are lost, perhaps with the records of its epochs
+        return FollowStep.FETCH
+    if own != (answer.proven, answer.checksum):
         raise ForeignLogError(
             f"{answer.proven} bytes below position {answer.common} are not the master's: "
             "give this broker an empty directory"

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from importlib.util import find_spec
 
 import pytest
 
@@ -13,6 +14,7 @@ from common.contract import Ack, Code, Message, Operation, Position
 from tests.e2e.pull_parts import Process
 from tests.e2e.request_parts import RequestSite
 from tests.fault.stock_clients import Puller, Sender, knows, now_ms, retry_until_served
+from tests.services import require
 from tests.services.stepped_clock import SteppedClock
 from tests.waiting import until
 
@@ -351,6 +353,7 @@ def test_no_buffer_takes_a_delayed_message_while_the_engine_is_away(penstock_fac
 
 
 def test_the_benchmark_in_a_small_form_loses_and_hastens_nothing():
+    require(find_spec("bench._histogram"), "the native modules")
     line = [sys.executable, "-m", "bench.timers", "--count", "20000", "--rate", "2000", "--seconds", "1"]
     done = subprocess.run(line, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

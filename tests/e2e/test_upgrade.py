@@ -21,7 +21,8 @@ class Upgraded:
 
     def __init__(self, archive: Path, folder: Path) -> None:
         with tarfile.open(archive) as packed:
-            packed.extractall(folder, filter="data")
+            # Debian 12's Python does not know the filter yet, and Python 3.14 wants one.
+            packed.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
         self.expected = json.loads((folder / "expected.json").read_text())
         self.shop = Application(**self.expected["application"])
         self.penstock = RunningPenstock(folder / "data", "--no-console").start()

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.services import require
 from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,6 +20,7 @@ READY_S_MAX = 60.0
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory) -> dict[str, Path]:
     """The wheels by form."""
+    require(shutil.which(os.environ.get("CC", "cc")), "a C compiler (Debian: gcc)")
     made = tmp_path_factory.mktemp("wheels")
     subprocess.run([ROOT / "scripts" / "make-wheels", made], check=True, capture_output=True, text=True)
     found = {"pure" if each.name.endswith("-py3-none-any.whl") else "native": each for each in made.glob("*.whl")}

@@ -13,12 +13,14 @@ import pytest
 
 from common.contract import Code
 from engine.link.proof import ADMIN_ROLE
+from producer_proxy.hot.native import NATIVE as HAS_NATIVE
 from tests import link_bytes
 from tests.fault import hostile_frames as hostile
 from tests.fault.hostile_frames import CLOSED, EXCEPTION, SERVED, TOO_LONG, WAITS, framed
 from tests.fault.processes import cpu_s, forget_peak, rss_bytes, rss_bytes_peak
 from tests.fault.raw_socket import RawSocket, TApplicationException, encoded_credential
 from tests.fault.stock_clients import Puller, Sender, credential, knows
+from tests.services import require
 
 CLOSED_S_MAX = 0.1
 TRIES = 3  # the quickest of so many counts where a moment is measured: another process may hold the processor
@@ -58,6 +60,7 @@ class Target:
 
 @pytest.fixture(scope="module")
 def native(penstock_factory):
+    require(HAS_NATIVE, "the native modules")
     return Target(penstock_factory())
 
 

@@ -2,7 +2,7 @@
 
 from google_crc32c import value
 
-from engine.errors import CorruptionError, LogError
+from engine.errors import CorruptionError, LogError, PositionGoneError
 from engine.log.format import (
     BATCH_HEADER,
     BATCH_HEADER_SIZE,
@@ -18,10 +18,6 @@ from engine.log.segment.segments import LogSegments
 from engine.log.write.native import Appender
 
 _MAGIC = BATCH_MAGIC.to_bytes(2, "little")
-
-
-class PositionGoneError(LogError):
-    """The position is in a segment that was deleted."""
 
 
 class RawBatches:
