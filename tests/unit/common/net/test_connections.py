@@ -43,11 +43,11 @@ def framed(payload: bytes) -> bytes:
 @pytest.fixture(params=["native", "pure"])
 def serve(request):
     servers = []
+    if request.param == "native" and not net.NATIVE:
+        pytest.skip("no native connections in this run")
 
     def start(on_call, limits=LIMITS, tls=None, prefix_check=None):
         if request.param == "native":
-            if not net.NATIVE:
-                pytest.skip("no native connections in this run")
             factory = net._call_connections(limits, on_call, prefix_check)
         else:
 
