@@ -27,7 +27,7 @@ def programs(request, penstock_up, producer, credential, tmp_path):
     }.items():  # fmt: skip
         assert written in page, written
         page = page.replace(written, real)
-    return re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    return re.findall(r"^```python[^\n]*\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
 
 
 def test_the_programs_of_the_page_read_stream_and_write(spark, options, programs):
