@@ -223,9 +223,13 @@ def test_after_a_long_silence_keys_of_that_broker_are_refused_at_once(cluster):
     first = codes(cluster.send(cluster.client(), message(1, lost), timeout_ms=1100))
     assert first in ([Code.TIMEOUT], [Code.UNAVAILABLE])  # the silence may have begun long before, on a busy machine
     wait_until(lambda: any(each.breaker.opened for each in cluster.targets.listed))
-    began = time.monotonic()
-    assert codes(cluster.send(client, message(2, lost))) == [Code.UNAVAILABLE]
-    assert time.monotonic() - began < 0.2
+
+    def is_refused_at_once():
+        began = time.monotonic()
+        refused = codes(cluster.send(client, message(2, lost), timeout_ms=300)) == [Code.UNAVAILABLE]
+        return refused and time.monotonic() - began < 0.2
+
+    wait_until(is_refused_at_once)  # on a busy machine the first one may be the one that tries the broker again
 
 
 def test_a_broker_that_comes_back_is_let_in_again_and_holds_its_queues(cluster):
