@@ -57,7 +57,7 @@ for last; do :; done
 host=${last%%:*}; folder=${last#*:}
 mkdir -p /mnt/post/$host$folder
 while [ $# -gt 1 ]; do cp -p "$1" /mnt/post/$host$folder; shift; done"""
-TAKE_POST = 'cd /mnt/post/{name}; find . -type f | while read -r file; do mv "$file" "/$file"; done'
+TAKE_POST = 'cd /mnt/post/{name} && find . -type f | while read -r file; do mv "$file" "/$file"; done'
 ZOOKEEPER = f"""\
 [Service]
 Type=simple
@@ -97,7 +97,7 @@ class Machine:
         assert self._holder.stdout is not None
         assert self._holder.stdout.readline() == "made\n", f"{self.name}: a machine of its own is not possible here"
         inner = Path(f"/proc/{self._holder.pid}/task/{self._holder.pid}/children").read_text().split()[0]
-        self._inside = ["nsenter", "--target", inner, "--mount", "--uts", "--pid", "--net", "--"]
+        self._inside = ["nsenter", "--target", inner, "--mount", "--root", "--uts", "--pid", "--net", "--"]
         return self
 
     def command(self, *words: str) -> list[str]:
