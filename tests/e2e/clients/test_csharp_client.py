@@ -1,4 +1,4 @@
-"""What only the C# client promises; clients/csharp/tests says what. The rest is in the conformance suite."""
+"""Promises of the C# client that other clients do not make: its program of tests passes. See clients/csharp/tests."""
 
 import subprocess
 
