@@ -13,6 +13,7 @@ EngineError
     ├── DiskFullError      nothing was written; the same request works when there is room
     ├── NotStoredError     an error met an append before its write; nothing of it is stored
     ├── PartlyWrittenError a part was written before the disk was full: the outcome is unknown
+    ├── TimersReturnedError   delayed messages that the start could not read can be read
     ├── UnknownTopicError  no such topic, or the topic has no such queue
     ├── OffsetOutOfRangeError   below the first or above the end offset
     ├── UnreadableError    the disk cannot read it now; the same request may work later
@@ -122,6 +123,10 @@ class PartlyWrittenError(LogError):
     """
 
     code = 300
+
+
+class TimersReturnedError(LogError):
+    """Delayed messages that the start could not read can be read again: the next start takes them in."""
 
 
 class UnknownTopicError(LogError):

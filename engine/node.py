@@ -21,7 +21,7 @@ from engine.delivery.settings import DeliverySettings
 from engine.delivery.topic_expiry import FamilyTopics, NoFamilyTopics, TopicExpiry
 from engine.delivery.upkeep import GroupUpkeep
 from engine.env.native import NodeClock
-from engine.errors import EngineError, PartlyWrittenError
+from engine.errors import EngineError, PartlyWrittenError, TimersReturnedError
 from engine.link import layout
 from engine.link.errors import LinkError
 from engine.log import Log
@@ -352,8 +352,8 @@ class Node:
     def _fire_timers(self, now_ms: int) -> int | None:
         try:
             wait_ms = self.timers.step()
-        except PartlyWrittenError as error:
-            self._die(f"delayed messages were stored in part, and only recovery can tell which: {error}")
+        except (PartlyWrittenError, TimersReturnedError) as error:
+            self._die(f"delayed messages need a new start: {error}")
             return None
         finally:
             self.turn_end()

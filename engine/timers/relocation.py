@@ -62,7 +62,7 @@ class Relocation:
             raise OSError(errno.EIO, "delayed messages in it cannot be read now")
         if is_damaged and not is_unread and self._store.can_read(base):
             self._unread_since[base] = now_ms  # looked at again after a minute
-            raise OSError(errno.EIO, "delayed messages that the start could not read can be read: restart the engine")
+            raise OSError(errno.EIO, "delayed messages that the start could not read can be read: the next start does")
         del self._unread_since[base]
 
     def _pass(self, base: int, unreadable: set[TimerAddress]) -> Iterator[None]:

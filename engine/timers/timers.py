@@ -14,6 +14,7 @@ from engine.log import Log
 from engine.log.format import BATCH_HEADER_SIZE
 from engine.timers.counts import TimerCounts
 from engine.timers.firing import Firing
+from engine.timers.missing import MissingTimers
 from engine.timers.native import TimerTable, hash_id
 from engine.timers.recovery import recover
 from engine.timers.relocation import Relocation
@@ -76,6 +77,7 @@ class Timers:
         self._tidying: Iterator[None] | None = None
         self._held_until_ms = self._noted_base = 0
         recover(self._store, self._tombstones)
+        self._missing = MissingTimers(self._store)
         self._note_all()
 
     # -- for producers and operators
@@ -180,9 +182,10 @@ class Timers:
     def step(self) -> int | None:
         """Do some of the due work; returns the milliseconds until the next call, None without pending timers.
 
-        Raises PartlyWrittenError: the process has to restart, because only recovery can tell which messages are in the
-        log.
+        Raises PartlyWrittenError, TimersReturnedError: the process has to restart, because only recovery can tell which
+        messages are in the log, or take in what the last one could not read.
         """
+        self._missing.look()
         now_ms = self._now_ms()
         try:
             if 0 < self._held_until_ms - now_ms <= REFUSED_MS or self._log.refusal:
@@ -210,6 +213,9 @@ class Timers:
             waits.append(1 if self._tombstones.is_due(now_ms) else PAUSE_MS)
         if self._firing.owes:
             waits.append(REFUSED_MS)
+        look_ms = self._missing.next_ms()
+        if look_ms is not None:
+            waits.append(look_ms)
         return min(waits, default=None)
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from common.limited_log import LimitedLog, LineKind
 from engine.config import LogConfig
 from engine.errors import EngineError
+from engine.timers.missing import LOOK_MS
 from tests.sim.clients import Asker, Client, Sender
 from tests.sim.config import SimulatedConfig
 from tests.sim.consumer import Consumer
@@ -164,6 +165,8 @@ class Simulation:
     def _heal(self) -> None:
         """End all faults and wait until everything is delivered."""
         self.injection.heal()
+        if self.engine.node is not None and self.engine.node.timers.are_missing:
+            self.world.run(LOOK_MS)  # until it starts again by itself
         if self.engine.node is not None and self.engine.node.timers.are_missing:
             self.engine.crash(power_cut=False)  # an operator starts it again, as its log says
         for client in self.clients.values():

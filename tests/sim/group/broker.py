@@ -233,6 +233,11 @@ class Broker(Process):
         )  # fmt: skip
         return Node(store, NodeConfig(KEYS, GROUP, **self._node), host, replicas=replicas, output_hold=output_hold)
 
+    @property
+    def are_timers_missing(self) -> bool:
+        """Whether the broker leads, and could not read all delayed messages when it began to."""
+        return isinstance(self.looped, Node) and self.looped.timers.are_missing
+
     def serve(self, node: Node) -> None:
         self._use(node)
         self.looped = node
