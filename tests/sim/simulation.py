@@ -165,13 +165,13 @@ class Simulation:
     def _heal(self) -> None:
         """End all faults and wait until everything is delivered."""
         self.injection.heal()
+        for client in self.clients.values():
+            client.slow_ms = 0
+            client.stop()
         if self.engine.node is not None and self.engine.node.timers.are_missing:
             self.world.run(LOOK_MS)  # until it starts again by itself
         if self.engine.node is not None and self.engine.node.timers.are_missing:
             self.engine.crash(power_cut=False)  # an operator starts it again, as its log says
-        for client in self.clients.values():
-            client.slow_ms = 0
-            client.stop()
         self.world.note("healed")
         until_ms = self.world.now_ms + HEAL_MS
         self.world.run(2_000)
