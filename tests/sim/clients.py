@@ -14,8 +14,9 @@ from engine.link.batch import encode_batch
 from engine.link.proof import ADMIN_ROLE
 from engine.log.format import pack_record
 from tests.sim.engine import Engine
-from tests.sim.history import Broken, History, Sent
+from tests.sim.history import History
 from tests.sim.link import Link
+from tests.sim.sent import Broken, Sent
 
 RECONNECT_MS = 400
 TOKENS = ReplyTokens(b"k")

@@ -11,8 +11,9 @@ from engine.link.pull import decode_answer, encode_pull
 from engine.link.record import read_record
 from tests.sim.clients import Client
 from tests.sim.engine import Engine
-from tests.sim.history import Broken, History, LastLease, Place, Sent
+from tests.sim.history import History
 from tests.sim.link import Link
+from tests.sim.sent import Broken, LastLease, Place, Sent
 
 
 class Record(NamedTuple):

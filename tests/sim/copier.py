@@ -24,8 +24,9 @@ from engine.link.operations import COPY, SOURCE_ACCEPT, SOURCE_STATE
 from engine.link.record import encode_copied_record, read_record
 from tests.sim.clients import TAGS, Client, encode_topics, string
 from tests.sim.engine import Engine
-from tests.sim.history import Broken, History, Sent
+from tests.sim.history import History
 from tests.sim.link import Link
+from tests.sim.sent import Broken, Sent
 
 if TYPE_CHECKING:
     from engine.log import Log

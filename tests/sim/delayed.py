@@ -7,8 +7,9 @@ from engine.link import layout
 from engine.link.timer import ANY_QUEUE, Timer, encode_add
 from tests.sim.clients import ID_WINDOW_MS, Sender, encode_topics
 from tests.sim.engine import Engine
-from tests.sim.history import History, Sent
+from tests.sim.history import History
 from tests.sim.link import Link
+from tests.sim.sent import Sent
 
 
 class DelayedSender(Sender):

@@ -13,9 +13,9 @@ from engine.log.segment.recovery_scan import SegmentDamage
 from engine.node import Node, NodeConfig, NodeHost
 from engine.ops.handshake import LinkKeys
 from engine.ops.output_hold import OutputHold
-from tests.sim.history import Broken
 from tests.sim.link import ADMIN_SECRET, KEY, Link, Owner
 from tests.sim.machine import EndAt, Machine
+from tests.sim.sent import Broken
 from tests.sim.turn import Turn
 
 if TYPE_CHECKING:

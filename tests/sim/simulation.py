@@ -14,10 +14,11 @@ from tests.sim.consumer import Consumer
 from tests.sim.copier import Copier, check_copied
 from tests.sim.delayed import DelayedSender
 from tests.sim.engine import Engine
-from tests.sim.history import Broken, GroupRules, History
+from tests.sim.history import History
 from tests.sim.injection import Injection
 from tests.sim.opener import Opener
 from tests.sim.scenario import Scenario
+from tests.sim.sent import Broken, GroupRules
 from tests.sim.truth import Truth, check_durable, is_quiet
 from tests.sim.world import World
 

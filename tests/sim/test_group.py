@@ -17,8 +17,8 @@ from tests.sim.group.network import Network
 from tests.sim.group.process import Process
 from tests.sim.group.scenario import GroupScenario
 from tests.sim.group.simulation import GroupSimulation, simulate_group
-from tests.sim.history import Broken
 from tests.sim.scenario import Fault
+from tests.sim.sent import Broken
 from tests.sim.shrink import shrink
 from tests.sim.world import World
 

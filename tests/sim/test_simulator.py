@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.sim.drawing import draw
-from tests.sim.history import Broken, GroupRules, History, LastLease, Sent
+from tests.sim.history import History
+from tests.sim.sent import Broken, GroupRules, LastLease, Sent
 from tests.sim.simulation import simulate
 from tests.sim.world import World
 

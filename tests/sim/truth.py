@@ -8,7 +8,8 @@ from engine.link import layout
 from engine.log.format import SEGMENT_HEADER_SIZE, split_records
 from engine.log.upkeep.scrub import Scrub
 from engine.ops.admin_groups import lag_of
-from tests.sim.history import NAME, Broken, GroupHistory, History, Place, Sent
+from tests.sim.history import History
+from tests.sim.sent import NAME, Broken, GroupHistory, Place, Sent
 
 if TYPE_CHECKING:
     from engine.node import Node

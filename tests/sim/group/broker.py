@@ -26,8 +26,8 @@ from tests.sim.group.machine import BrokerMachine, KeptOnMachine
 from tests.sim.group.master_line import MasterLine
 from tests.sim.group.network import End
 from tests.sim.group.process import Process
-from tests.sim.history import Broken
 from tests.sim.machine import EndAt
+from tests.sim.sent import Broken
 
 if TYPE_CHECKING:
     from tests.sim.group.cluster import Cluster

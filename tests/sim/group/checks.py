@@ -13,7 +13,7 @@ from engine.log.format import SEGMENT_HEADER_SIZE, split_records
 from tests.sim.group.broker import DIRECTORY, GROUP, Broker
 from tests.sim.group.invariants import Invariants, history_of
 from tests.sim.group.ledger import Place
-from tests.sim.history import Broken
+from tests.sim.sent import Broken
 
 if TYPE_CHECKING:
     from tests.sim.group.cluster import Cluster

@@ -16,7 +16,7 @@ from tests.sim.clients import string
 from tests.sim.consumer import Record, records_of
 from tests.sim.group.ledger import CLASSES, QUEUES, TIMERS, Class, Ledger, Place, SentMessage
 from tests.sim.group.proxy import Proxy
-from tests.sim.history import Broken
+from tests.sim.sent import Broken
 
 if TYPE_CHECKING:
     from tests.sim.group.cluster import Cluster

@@ -17,7 +17,7 @@ from engine.log.format import BATCH_HEADER_SIZE, SEGMENT_HEADER_SIZE
 from engine.log.segment.side_files import SIDE_SUFFIXES, SUFFIX, segment_bases
 from tests.sim.group.broker import GROUP, Broker
 from tests.sim.group.ledger import NAME
-from tests.sim.history import Broken
+from tests.sim.sent import Broken
 
 if TYPE_CHECKING:
     from tests.sim.group.cluster import Cluster

@@ -9,7 +9,7 @@ import re
 from typing import NamedTuple
 
 from engine.link import layout
-from tests.sim.history import Broken
+from tests.sim.sent import Broken
 
 Place = tuple[str, int, int]
 """Topic, queue, offset."""

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from engine.env.simulated import PowerCut, ProcessEnded
 from tests.sim.group.network import End
-from tests.sim.history import Broken
 from tests.sim.machine import EndAt
+from tests.sim.sent import Broken
 
 if TYPE_CHECKING:
     from tests.sim.group.cluster import Cluster

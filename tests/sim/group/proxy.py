@@ -18,7 +18,7 @@ from tests.sim.group.greeting import Greeting
 from tests.sim.group.ledger import CLASSES, QUEUES, TIMERS
 from tests.sim.group.network import End, frames_of, parsed
 from tests.sim.group.process import Process
-from tests.sim.history import Broken
+from tests.sim.sent import Broken
 
 if TYPE_CHECKING:
     from tests.sim.group.cluster import Cluster

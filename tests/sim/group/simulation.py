@@ -10,7 +10,7 @@ from tests.sim.group.clients import GroupPuller, GroupReader
 from tests.sim.group.cluster import Cluster
 from tests.sim.group.injection import GroupInjection
 from tests.sim.group.scenario import GroupScenario
-from tests.sim.history import Broken
+from tests.sim.sent import Broken
 from tests.sim.simulation import Exceptions, NoKinds
 from tests.sim.world import World
 
