@@ -110,6 +110,8 @@ cdef class OutgoingBatch:
                 raise self.cut_off()
             if item.topic >= <uint32_t>len(self.topics):
                 raise PayloadError(f"PRODUCE: topic {item.topic} of {len(self.topics)}")
+            if item.partition < -1:
+                raise PayloadError(f"PRODUCE: partition {item.partition}")
             item.id = raw + at if head else NULL
             item.data = raw + at + head
             at += head + item.size

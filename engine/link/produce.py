@@ -114,6 +114,8 @@ def decode_produce(payload: bytes) -> ProduceRequest:
             at = start + size
             if topic >= len(topics):
                 raise PayloadError(f"PRODUCE: topic {topic} of {len(topics)}")
+            if partition < ANY_PARTITION:
+                raise PayloadError(f"PRODUCE: partition {partition}")
             messages.append(ProducedMessage(topic, partition, assigned_id, payload[start:at]))
     except (struct.error, UnicodeDecodeError) as error:
         raise PayloadError(f"PRODUCE: {len(payload)} bytes are cut off or damaged: {error}") from error

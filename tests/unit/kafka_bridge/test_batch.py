@@ -82,6 +82,11 @@ def test_more_messages_than_there_is_room_for_are_an_error(form):
         form.OutgoingBatch(head)
 
 
+def test_a_partition_that_no_topic_can_have_is_an_error(form):
+    with pytest.raises(PayloadError, match="partition -2"):
+        form.OutgoingBatch(encode_produce("main", TOPICS, 3000, [ProducedMessage(0, -2, None, b"")]))
+
+
 def test_results_stand_in_the_order_of_the_messages_also_where_some_are_no_records(form):
     one = [ProducedMessage(topic, ANY_PARTITION, bytes(16), encode_struct(Message(topic="t"))) for topic in (0, 2, 1)]
     bad = ProducedMessage(0, ANY_PARTITION, bytes(16), b"\x0b\0\1")
