@@ -18,6 +18,14 @@ class NamedCount(NamedTuple):
     messages: int
 
 
+class TopicKeys(NamedTuple):
+    """Keys of a topic: how many there are, how many messages have one, and the most frequent of them."""
+
+    distinct: int
+    messages: int
+    top: list[NamedCount]
+
+
 class TopicTraffic(NamedTuple):
     """
     Attributes:
@@ -25,7 +33,7 @@ class TopicTraffic(NamedTuple):
         first_s, last_s: the first and the last minute with a message, Unix seconds.
         peak_messages, peak_bytes: of the largest minute.
         timed: messages whose time of sending is known; the percentiles are theirs.
-        keys: number of different keys, by a sketch; keyless: messages without one.
+        keys: number of different keys; keyless: messages without one.
         queues: by number; top_keys, applications: the largest first.
         steps: those with messages, in order.
     """

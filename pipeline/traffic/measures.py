@@ -12,7 +12,7 @@ from pipeline.archive.manifest import read_manifest
 from pipeline.archive.place import ArchivePlace
 from pipeline.errors import ArchiveDamaged
 from pipeline.replay import archived_rows
-from pipeline.traffic.figures import NamedCount, TopicTraffic, TrafficFigures, TrafficStep
+from pipeline.traffic.figures import NamedCount, TopicKeys, TopicTraffic, TrafficFigures, TrafficStep
 from pipeline.traffic.minutes import MinuteRow
 from pipeline.watching import Say, silent, watched
 
@@ -59,13 +59,12 @@ def measure(
         with watched(spark, "messages per minute", say):
             _by_minute(rows).write.mode("overwrite").parquet(path)
         with watched(spark, "keys and queues", say):
-            keys, queues = _top_keys(rows), _counted(rows, "queue")
-            counts = {row["topic"]: row for row in rows.groupBy("topic").agg(*_key_counts()).collect()}
+            keys, queues = _keys(rows), _counted(rows, "queue")
     finally:
         rows.unpersist()
     minutes = spark.read.parquet(path)
     with watched(spark, "percentiles", say):
-        return _figures(minutes, keys, queues, counts, topics)
+        return _figures(minutes, keys, queues, topics)
 
 
 def measured_rows(messages: DataFrame, sent_property: str, application_property: str) -> DataFrame:
@@ -118,9 +117,8 @@ def _summed(minutes: DataFrame, *keys: str) -> DataFrame:
 
 
 def _figures(
-    minutes: DataFrame, keys: dict[str, list[NamedCount]], queues: dict[str, list[NamedCount]],
-    counts: Mapping[str, Any], topics: Sequence[str],
-) -> TrafficFigures:  # fmt: skip
+    minutes: DataFrame, keys: Mapping[str, TopicKeys], queues: dict[str, list[NamedCount]], topics: Sequence[str]
+) -> TrafficFigures:
     span = minutes.agg(F.min("minute_s").alias("first"), F.max("minute_s").alias("last")).collect()[0]
     step_s = step_of(0 if span["first"] is None else span["last"] - span["first"] + 60)
     stepped = minutes.withColumn("at_s", F.floor(F.col("minute_s") / step_s) * step_s)
@@ -143,11 +141,12 @@ def _figures(
     found = []
     for row in _summed(minutes, "topic").collect():
         topic, (p50, p90, p99) = row["topic"], row["quantiles"] or (None,) * 3
+        keyed = keys.get(topic, TopicKeys(0, 0, []))
         found.append(
             TopicTraffic(
                 topic, row["messages"], row["size_bytes"], peak[topic]["first"], peak[topic]["last"],
                 peak[topic]["messages"], peak[topic]["size_bytes"], row["timed"], p50, p90, p99, row["max_ms"],
-                counts[topic]["keys"], counts[topic]["keyless"], queues.get(topic, []), keys.get(topic, []),
+                keyed.distinct, row["messages"] - keyed.messages, queues.get(topic, []), keyed.top,
                 applications.get(topic, []), steps[topic],
             )
         )  # fmt: skip
@@ -160,16 +159,20 @@ def step_of(span_s: int) -> int:
     return next((each for each in STEPS_S if span_s <= each * STEPS_MAX), STEPS_S[-1])
 
 
-def _key_counts() -> list[Column]:
-    return [F.approx_count_distinct("key").alias("keys"), F.sum(F.isnull("key").cast("long")).alias("keyless")]
-
-
-def _top_keys(rows: DataFrame) -> dict[str, list[NamedCount]]:
+def _keys(rows: DataFrame) -> dict[str, TopicKeys]:
+    """The keys of each topic that has messages with a key."""
     counted = rows.where("key IS NOT NULL").groupBy("topic", "key").agg(F.count("*").alias("messages"))
-    ranked = counted.withColumn(
-        "rank", F.row_number().over(Window.partitionBy("topic").orderBy(F.desc("messages"), "key"))
+    topic = Window.partitionBy("topic")
+    ranked = counted.withColumns(
+        {
+            "rank": F.row_number().over(topic.orderBy(F.desc("messages"), "key")),
+            "keys": F.count("*").over(topic),
+            "keyed": F.sum("messages").over(topic),
+        }
     )
-    return _named(ranked.where(F.col("rank") <= TOP_KEYS).orderBy("topic", "rank").collect(), "key")
+    found = ranked.where(F.col("rank") <= TOP_KEYS).orderBy("topic", "rank").collect()
+    top = _named(found, "key")
+    return {row["topic"]: TopicKeys(row["keys"], row["keyed"], top[row["topic"]]) for row in found if row["rank"] == 1}
 
 
 def _counted(rows: DataFrame, name: str) -> dict[str, list[NamedCount]]:

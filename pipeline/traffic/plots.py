@@ -10,6 +10,8 @@ WIDTH, HEIGHT = 860, 210
 LEFT, RIGHT, TOP, BOTTOM = 78, 14, 12, 30
 TICKS = 4
 TIMES_MAX = 7
+LABEL_WIDE = 44
+"""Width of a time's label at most."""
 BAR_HEIGHT, BAR_LEFT, BAR_RIGHT = 22, 180, 130
 SERIES_MAX = 3
 """Classes `series-0` and so on: the page gives each its colour, for light and for dark."""
@@ -62,7 +64,8 @@ def time_plot(
         parts.append(_text(LEFT - 8, y(value) + 4, quantity(value, unit), "end"))
     for at in time_ticks(first, last):
         parts.append(_line(x(at), TOP + high, x(at), TOP + high + 4, "axis"))
-        parts.append(_text(x(at), HEIGHT - 9, time_label(at, last - first), "middle"))
+        anchor = "middle" if x(at) < WIDTH - LABEL_WIDE / 2 else "end"
+        parts.append(_text(min(x(at), WIDTH - 1), HEIGHT - 9, time_label(at, last - first), anchor))
     for number, each in enumerate(series):
         colour = f"series-{number % SERIES_MAX}"
         for run in _runs(times_s, each.values, step_s):
