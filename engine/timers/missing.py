@@ -11,10 +11,10 @@ LOOK_MS, LOOK_MS_MAX = 60_000, 3_600_000
 
 
 class MissingTimers:
-    """Looks at the segments in `store.damaged`.
+    """Looks at the segments in `store.damaged`; they have to be readable all together, as a start waits for each.
 
-    One of which the start had to make the index from a part stays until somebody starts the engine: a look would have to
-    read all of it.
+    So the timers wait until somebody starts the engine while a segment stays damaged, or when the start had to make the
+    index of one from a part, which a look does not read again.
     """
 
     def __init__(self, store: TimerStore) -> None:
