@@ -1,4 +1,4 @@
-"""What a client has sent and what a group got, as the histories of simulations keep it, and the error of a broken promise."""
+"""Records of sent messages and of deliveries per group, which simulations check; the error of a broken promise."""
 
 import re
 from typing import NamedTuple
@@ -41,7 +41,7 @@ class Sent:
 
 
 class GroupRules(NamedTuple):
-    """What a group may get.
+    """The rules of a group: its topics, filter, order and attempts.
 
     Attributes:
         tags: of its filter; empty: everything.
@@ -66,7 +66,7 @@ class LastLease(NamedTuple):
 
 
 class GroupHistory:
-    """What one group got and did.
+    """Deliveries to one group and its verdicts.
 
     Attributes:
         frames: per place, how often it was on the way to a client.

@@ -94,7 +94,11 @@ def test_a_report_has_the_figures_of_all_topics_and_opens_in_a_browser(
     assert summary["minutes_fed"] >= 2
     _, history = console.call("/api/v1/history?subject=topic:orders&names=stored&range=1h")
     assert round(sum(value * history["step_s"] for value in history["values"][0] if value)) == MESSAGES
-    found = json.loads((report / "traffic.json").read_text())
+    check_figures(json.loads((report / "traffic.json").read_text()))
+    check_page(report / "traffic.html")
+
+
+def check_figures(found):
     orders, payments = found["topics"]
     assert (orders["topic"], orders["messages"], orders["size_bytes"], orders["keys"]) == (
         "orders",
@@ -116,11 +120,14 @@ def test_a_report_has_the_figures_of_all_topics_and_opens_in_a_browser(
     assert {(row["application"], row["name"]) for row in found["refused"]["payments"]} == {
         (None, "FORBIDDEN"), ("shop", "FORBIDDEN"),
     }  # fmt: skip
+
+
+def check_page(path):
     with chromium() as browser:
         page = browser.new_page(viewport={"width": 1000, "height": 800})
         asked = []
         page.on("request", lambda request: asked.append(request.url))
-        page.goto((report / "traffic.html").as_uri())
+        page.goto(path.as_uri())
         assert page.locator("svg").count() == 10
         assert page.locator("td", has_text="FORBIDDEN (105)").count() == 1
         assert page.locator("svg text", has_text="<k3>").count() == 1
