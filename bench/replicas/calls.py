@@ -3,14 +3,17 @@
 Question: how much of a lone engine's throughput is left when every message is on two brokers, and at what CPU on each?
 Settings: 16 connections, 128 bytes, 16 topics × 8 queues, single-message calls and calls of 50; with a slave
     REPLICATED, alone MEMORY. The variants run in turns, a quarter of --seconds each: the machine's other work affects
-    all alike.
+    all alike. Each turn begins once the disk has what the turn before has written, and all processes are idle: what
+    one variant leaves to be sealed and written would take another one's time.
 Variants: `penstock up`, whose proxies reach the engine by a socket file; the same over TCP, as the proxies of a group
     with replicas have it; `penstock up --replicas 2`. Ratios are to the first. The CPU of replication on the
     master is what it takes more than the second.
 Excluded: connecting, creating topics, consumers, TLS. The generator, both proxies and both brokers share the cores.
 """
 
+import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -22,11 +25,14 @@ from bench.figures import Figure
 from bench.generator import STORED, LoadTarget, run_load
 from bench.measure import on_one_core, settle
 from bench.replicas.group import group_of
-from bench.servers import Sampler
+from bench.servers import Sampler, cpu_seconds
 from bench.settings import LoadSettings
 
 ROUNDS = 4
 WARMUP_S = 0.5
+REST_LOOK_S, REST_S_MAX = 0.4, 60.0
+REST_SHARE = 0.1
+"""Share of a core that an idle process takes at most."""
 LONG_FOLDER = "a-socket-file-in-this-folder-has-too-long-a-path-" * 3
 FORMS = {1: ("single", 0.55, 5.0), 50: ("batches of 50", 0.60, 1.5)}
 """By messages per call: name, least ratio to the lone engine, most µs of replication on each side."""
@@ -87,11 +93,26 @@ def run(scale: float, seconds: float, say: Callable[[str], None]) -> list[Figure
             ]
             for _ in range(ROUNDS):
                 for variant in variants:
+                    rest([pid for each in variants for pid in each.pids.values()])
                     variant.run_part(seconds / ROUNDS, batch)
             if not group.is_in_sync:
                 raise RunError(f"{name}: the slave has left the in-sync set, so the figures are those of a lone master")
             found += figures(name, variants, batch, ratio, cpu_us)
     return found
+
+
+def rest(pids: Sequence[int]) -> None:
+    """Wait until the disk has all that was written, and none of the processes works. Raises RunError: they do not rest."""
+    os.sync()
+    ends = time.monotonic() + REST_S_MAX
+    before = [cpu_seconds(Path(f"/proc/{pid}")) for pid in pids]
+    while time.monotonic() < ends:
+        time.sleep(REST_LOOK_S)
+        now = [cpu_seconds(Path(f"/proc/{pid}")) for pid in pids]
+        if all(used - earlier <= REST_SHARE * REST_LOOK_S for earlier, used in zip(before, now, strict=True)):
+            return
+        before = now
+    raise RunError(f"the processes were not idle for {REST_S_MAX:g} s")
 
 
 def figures(name: str, variants: Sequence[Variant], batch: int, ratio: float, cpu_us: float) -> Iterator[Figure]:

@@ -44,8 +44,9 @@ LANES = (
     # Two syncs overlap: while one is on the disk, the next append is already at the broker, so the disk never waits for
     # the network.
     LaneRow(1, "fsync", layout.FSYNC, 2),
-    # A broker without replicas serves these from its disk.
-    LaneRow(2, "replicated", layout.REPLICATED, 2),
+    # An append and its answer go from proxy to master, to slave, to master, to proxy: with more of them on the way, none
+    # of these waits for another. A broker without replicas serves this class from its disk.
+    LaneRow(2, "replicated", layout.REPLICATED, 8),
     LaneRow(3, "replicated_fsync", layout.REPLICATED_FSYNC, 2),
 )
 CLASSES = (
