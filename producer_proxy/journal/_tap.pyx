@@ -54,8 +54,9 @@ cdef class TappedBatch:
     cdef int gather(self, AppendRequest append, void* tap) except -1:
         """Count the messages, and make room for their entries."""
         cdef AppendRun* run
-        cdef uint32_t r, topic
+        cdef uint32_t r, topic = 0
         cdef Destination destination, last = None
+        cdef dict numbers = {}            # destination -> its place in `topics`
         self.topics, self.count, self.run_count = [], 0, 0
         self.runs = <TappedRun*>malloc((append.run_count + 1) * sizeof(TappedRun))
         self.entries = <TappedEntry*>malloc((append.item_count + 1) * sizeof(TappedEntry))
@@ -67,13 +68,16 @@ cdef class TappedBatch:
                 continue
             destination = <Destination>append.destinations[run.destination - 1]
             if destination is not last:
-                self.topics.append(DualDestination(
-                    (<bytes>destination.name).decode("ascii"), destination.queues, destination.durability, destination.grade,
-                    destination.id_window_ms, destination,
-                ))
+                found = numbers.get(destination)
+                if found is None:
+                    found = numbers[destination] = len(self.topics)
+                    self.topics.append(DualDestination(
+                        (<bytes>destination.name).decode("ascii"), destination.queues, destination.durability, destination.grade,
+                        destination.id_window_ms, destination,
+                    ))
+                topic, last = found, destination
                 self.durability = destination.durability
-                last = destination
-            self.runs[self.run_count].topic = <uint32_t>(len(self.topics) - 1)
+            self.runs[self.run_count].topic = topic
             self.runs[self.run_count].count = run.count
             self.run_count += 1
             self.count += run.count

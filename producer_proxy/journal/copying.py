@@ -5,10 +5,10 @@ diverted: its later messages stay in the journal until that one is repaired.
 """
 
 import logging
+import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
 
 import gevent
 from gevent.event import AsyncResult, Event
@@ -18,6 +18,7 @@ from common.limited_log import LimitedLog
 from common.readiness import Note
 from producer_proxy.buffer.entry import BufferEntry
 from producer_proxy.journal.backlog import RepairBacklog, WaitingRepair
+from producer_proxy.journal.batches import AnsweredBatch, Copy, TappedBatch, copies_of, key_of, unpacked
 from producer_proxy.journal.fates import Fate, fate_of
 from producer_proxy.journal.intending import Intents
 from producer_proxy.journal.native import all_stored, encode_produce_of
@@ -31,45 +32,16 @@ limited = LimitedLog(logging.getLogger("penstock.producer_proxy.journal"))
 WAITING_BYTES_MAX = 8 << 20
 """Bytes that wait in memory for the secondary; what comes above it stays in the journal."""
 BATCH_MESSAGES_MAX, BATCH_BYTES_MAX = 2_000, 4 << 20
-GATHER_S = 0.02
+GATHER_S = 0.05
 """Time in which batches of the tap gather for one request to the secondary. More costs less CPU; the secondary is later."""
+REST_SHARE = 3
+"""Time that the proxy's calls get after each batch that is left to the repair, per time that this took. A secondary that
+hangs leaves thousands of batches behind at once."""
 IDLE_S = 1.0
 STOP_S = 1.0
 OK = int(Code.OK)
 ALL_OK = {OK}
 THERE = {OK, int(Code.DUPLICATE)}
-
-
-TappedBatch = Any
-"""The class of `_tap`, which a machine without a compiler does not have. It has the attributes of an AnsweredBatch that all
-batches need, and `unpacked()`."""
-
-
-class AnsweredBatch(NamedTuple):
-    """Messages with the primary's outcomes, in the order in which those came."""
-
-    intents: list[int]
-    messages: Sequence[MessageSlice]
-    outcomes: Sequence[ToldOutcome]
-    durability: int
-    size: int
-
-    @property
-    def base(self) -> int:
-        """Position of the first intent."""
-        return self.intents[0]
-
-    @property
-    def names(self) -> set[str]:
-        return {each.destination.name for each in self.messages}
-
-
-class Copy(NamedTuple):
-    """A message that is on its way to the secondary."""
-
-    intent: int
-    queue: int
-    message: MessageSlice
 
 
 class SecondaryCopies(Copies):
@@ -164,8 +136,7 @@ class SecondaryCopies(Copies):
             try:
                 for _ in range(len(self._waiting)):  # what comes meanwhile must not keep the repair waiting
                     if self._waiting:
-                        self._copy()
-                        gevent.sleep(0)  # it may not have blocked, and there may be many
+                        gevent.sleep(REST_SHARE * self._copy())
                 first = min((each.base for each in self._waiting), default=None)
                 pause_s = IDLE_S if self._is_stopping else self.repairer.step(first)
             except Exception:
@@ -176,12 +147,22 @@ class SecondaryCopies(Copies):
             if self._waiting:
                 self._wake.set()
 
-    def _copy(self) -> None:
-        """Give the next batches to the secondary, and wait for its answer."""
+    def _copy(self) -> float:
+        """Give the next batches to the secondary, and wait for its answer; or leave the next one to the repair at once.
+
+        Returns the seconds of work for which nothing has waited; 0: it has waited for the answer.
+        """
+        began = time.monotonic()
         if self._divert_held():
-            return None
+            return time.monotonic() - began
         if self._is_plain(self._waiting[0]):
-            return self._copy_tapped(self._next_tapped())
+            self._copy_tapped(self._next_tapped())
+        else:
+            self._copy_each()
+        return 0.0
+
+    def _copy_each(self) -> None:
+        """As _copy, of batches that are looked at message by message."""
         copies, durability = self._next_copies()
         self._copying = copies
         secondary, is_sent = self.sides.secondary, False
@@ -192,7 +173,7 @@ class SecondaryCopies(Copies):
                 self._divert([each for each in copies if each.message.destination.name not in destinations], False)
                 copies = [each for each in copies if each.message.destination.name in destinations]
             if not copies:
-                return None
+                return
             slices = [
                 MessageSlice(destinations[destination.name], queue, assigned_id, encoded)
                 for _, queue, (destination, _, assigned_id, encoded) in copies
@@ -372,24 +353,3 @@ class SecondaryCopies(Copies):
     def _enter(self, message: MessageSlice, repair: WaitingRepair) -> None:
         entry = BufferEntry(message.destination.name, key_of(message), None, b"", 0)
         self._backlog.divert(entry, repair)
-
-
-def unpacked(batch: AnsweredBatch | TappedBatch) -> AnsweredBatch:
-    if isinstance(batch, AnsweredBatch):
-        return batch
-    intents, messages, outcomes = batch.unpacked()
-    return AnsweredBatch(intents, messages, outcomes, batch.durability, batch.size)
-
-
-def copies_of(batches: Sequence[TappedBatch]) -> list[Copy]:
-    """The copies of plain batches one by one."""
-    return [
-        Copy(intent, outcome[1], message)
-        for batch in batches
-        for intent, message, outcome in zip(*batch.unpacked(), strict=True)
-    ]
-
-
-def key_of(message: MessageSlice) -> Any:
-    """The message's key as its entry in the journal has it."""
-    return message.key if isinstance(message.key, bytes) else None
