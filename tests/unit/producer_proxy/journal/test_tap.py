@@ -1,5 +1,7 @@
 """Batches of the tap against the reference's form of the same messages: intents, marks, entries of the backlog, PRODUCE."""
 
+from types import SimpleNamespace
+
 import gevent
 import pytest
 
@@ -19,6 +21,7 @@ from producer_proxy.journal.journal import RepairJournal
 from producer_proxy.journal.journaling import Journaling
 from producer_proxy.journal.native import HAS_TAP, all_stored, encode_produce_of
 from producer_proxy.journal.segment import JournalSegment, pack_stored
+from producer_proxy.targets import kafka as kafka_module
 from tests.services.fake_broker import wait_until
 from tests.unit.producer_proxy.send.desk import codes
 from tests.unit.producer_proxy.targets.test_kafka_target import PARTITIONS, KafkaDesk
@@ -152,4 +155,23 @@ def test_an_engine_that_breaks_off_leaves_its_messages_to_the_repair(desk, monke
     wait_until(lambda: desk.proxy.journaling.backlog.count == 1)
     desk.engine.go.set()
     calling.join()
+    wait_until(lambda: not desk.proxy.journaling.backlog.count, 60.0)
+
+
+def test_calls_come_first_after_each_batch_that_a_hanging_secondary_leaves_behind(desk, monkeypatch):
+    rests: list[float] = []
+
+    def sleep(seconds):
+        rests.append(seconds)
+        gevent.sleep(seconds)
+
+    monkeypatch.setattr(copying, "gevent", SimpleNamespace(sleep=sleep, spawn=gevent.spawn))
+    monkeypatch.setattr(kafka_module, "OVERDUE_S", 0.2)
+    desk.kafka.is_holding = True
+    for number in range(8):
+        assert codes(desk.send(Message(topic="out", key="k", body=b"%d" % number))) == [Code.OK]
+        wait_until(lambda: desk.kafka.held)
+    wait_until(lambda: desk.proxy.journaling.backlog.count == 8)
+    assert sum(0 < each != copying.GATHER_S for each in rests) == 7, "the first one has waited for Kafka"
+    desk.kafka.release()
     wait_until(lambda: not desk.proxy.journaling.backlog.count, 60.0)
