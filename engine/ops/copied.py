@@ -103,7 +103,11 @@ class CopiedOps:
         self._on_appended()
 
     def state(self, peer: Peer, request_id: int, payload: bytes) -> None:
-        """Answer how far the sources of queues are copied. What it says may not be on a disk yet."""
+        """Answer how far the sources of queues are copied, once that is on this engine's disk.
+
+        A copier goes on under what it is told. A power cut that took a SOURCE_ACCEPT, and left what was copied under it,
+        would leave that to the source before.
+        """
         listed = json_object(payload, STATE_RULE).get("queues")
         if not isinstance(listed, list):
             raise RequestError(STATE_RULE)
@@ -114,10 +118,13 @@ class CopiedOps:
             if not isinstance(each, list) or len(each) != 2:
                 raise RequestError(STATE_RULE)
             states.append(shown_state(self._state(self._topic(*each), each[1])))
-        peer.send_frame(SOURCE_STATE, request_id, layout.OK, json_answer({"states": states}))
+        answer = json_answer({"states": states})
+        self._stored.when(
+            self._store.end_position, lambda: peer.send_frame(SOURCE_STATE, request_id, layout.OK, answer), False
+        )
 
     def accept(self, peer: Peer, request_id: int, payload: bytes) -> None:
-        """Accept a source for a queue; answered with the queue's state once that is as durable as asked.
+        """Accept a source for a queue; answered with the queue's state once that is as durable as asked, and on this disk.
 
         With a `next` that the queue must have, first wait until all that is stored is on the disks: a power cut could
         take the last copied records otherwise, and leave the record by which nobody copies them again.
@@ -145,7 +152,11 @@ class CopiedOps:
                 reason=reason, now_ms=self._clock.wall_ms(), next_offset=next_offset,
             )  # fmt: skip
             found = {"states": [shown_state(self._state(topic, queue))]}
-            self._answer(durability, lambda: peer.send_frame(SOURCE_ACCEPT, request_id, layout.OK, json_answer(found)))
+            self._stored.when(
+                self._store.end_position,
+                lambda: peer.send_frame(SOURCE_ACCEPT, request_id, layout.OK, json_answer(found)),
+                durability == layout.REPLICATED_FSYNC,
+            )
 
         def accept_late() -> None:
             try:

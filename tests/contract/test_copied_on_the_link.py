@@ -72,6 +72,16 @@ def test_parts_are_stored_as_durable_as_asked(bridge, durability):
     assert bridge.state.source == SOURCE
 
 
+def test_what_copiers_are_told_of_sources_is_on_the_disk_whatever_durability_they_ask_for(engine):
+    engine.topic()
+    bridge, log = Bridge(engine), engine.log
+    accept(bridge, "orders", 0, SOURCE, start=0, replaces=0, reason="a test", durability=raw.MEMORY)
+    assert log.durable_position == log.end_position
+    bridge.copy(bridge.part(0, 0))
+    assert log.durable_position < log.end_position, "the class is that of the part"
+    assert bridge.state.next == 1 and log.durable_position == log.end_position
+
+
 def test_a_part_that_does_not_fit_stops_those_that_continue_it(bridge):
     parts = bridge.part(10, 10), bridge.part(12, 12), bridge.part(13, 13)
     moved = Copied(SOURCE_MOVED, 1, 11, 0)
