@@ -8,6 +8,8 @@ from argparse import ArgumentTypeError
 from types import ModuleType
 from typing import NamedTuple
 
+from common.unpatched import UnpatchedSockets
+
 UNIX = "unix:"
 PATH_BYTES_MAX = 107  # the kernel's limit
 
@@ -50,14 +52,16 @@ def engine_addresses(text: str) -> Address | tuple[Address, ...]:
     return found[0] if len(found) == 1 else found
 
 
-def connect(address: Address, timeout_s: float, sockets: ModuleType = socket) -> socket.socket:
+def connect(
+    address: Address, timeout_s: float, sockets: ModuleType | type[UnpatchedSockets] = socket
+) -> socket.socket:  # fmt: skip
     """Return a connected socket with this time-out. Raises OSError.
 
     Args:
-        sockets: the module `socket`, or gevent's where the process is not patched.
+        sockets: the module `socket`, gevent's where the process is not patched, or those of a thread where it is.
     """
     if not address.host.startswith("/"):
-        sock = sockets.create_connection(address, timeout_s)
+        sock: socket.socket = sockets.create_connection(address, timeout_s)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return sock
     sock = sockets.socket(socket.AF_UNIX, socket.SOCK_STREAM)

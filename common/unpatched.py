@@ -1,7 +1,9 @@
-"""Functions as they were before gevent patched them, for what threads of the system share with the loop."""
+"""Functions as they were before gevent patched them, for threads of the system."""
 
+import _socket
 import sys
 from collections.abc import Callable
+from typing import Any
 
 
 def original(module: str, name: str) -> Callable:
@@ -13,3 +15,28 @@ def original(module: str, name: str) -> Callable:
     monkey = sys.modules.get("gevent.monkey")
     found: Callable = monkey.get_original(module, name) if monkey else getattr(__import__(module), name)
     return found
+
+
+class UnpatchedSockets:
+    """Stands for the module `socket` in a thread of the system: its sockets belong to no loop and to no thread."""
+
+    @staticmethod
+    def socket(family: int, kind: int) -> Any:
+        """A socket."""
+        return original("socket", "socket")(family, kind)
+
+    @staticmethod
+    def create_connection(address: tuple[str, int], timeout_s: float) -> Any:
+        """Connect over TCP to the first of the host's addresses that accepts. Raises OSError."""
+        refused: OSError = OSError(f"{address[0]}: has no address")
+        for family, kind, _, _, found in _socket.getaddrinfo(*address, 0, _socket.SOCK_STREAM):
+            sock = UnpatchedSockets.socket(family, kind)
+            try:
+                sock.settimeout(timeout_s)
+                sock.connect(found)
+            except OSError as error:
+                sock.close()
+                refused = error
+            else:
+                return sock
+        raise refused

@@ -20,6 +20,7 @@ from engine.broker.incarnations import Incarnations
 from engine.broker.known_group import KnownGroup
 from engine.broker.life import BrokerLife
 from engine.broker.native import BrokerTurn, send_tail
+from engine.broker.piece_reads import PieceReads
 from engine.broker.role_fault import RoleFault
 from engine.broker.slave_reads import SlaveReads
 from engine.broker.standby import Standby
@@ -73,7 +74,7 @@ class BrokerCore:
         self._fault = ""
         self._role_fault = RoleFault(self._clock.monotonic_ms)
         self.repairs = RepairCounts()
-        self.ops = GroupOps(self, self._clock.monotonic_ms)
+        self.ops = GroupOps(self, self._clock.monotonic_ms, PieceReads(host.env, host.in_loop))
         self.turns = BrokerTurn(self, self.ops.slaves, self._clock.monotonic_ms, send_tail, host.role_is_due)
         self.standby = Standby(
             keys, self._clock, host.env.random_bytes, self.identity, self.ops.handlers(), self._refusal,
@@ -379,6 +380,8 @@ class BrokerCore:
         self.turns.has_contact = self.known.has_contact()
         self.standby.check_deadlines()
         self._hand_overs.tick()
+        if life is not None:
+            life.store.cold.give_back_idle()
         if life is not None and life.lead_at is not None:
             if life.store.end_position > life.store.durable_position and now_ms >= self._synced_ms + SYNC_MS:
                 self._synced_ms = now_ms

@@ -14,6 +14,7 @@ from common.cluster.group_record import GroupRecord
 from common.cluster.reports import BrokerReport
 from common.config.errors import StoreDamaged
 from common.limited_log import LimitedLog
+from engine.broker.piece_reads import PieceReads
 from engine.errors import LogError
 from engine.link import layout
 from engine.link.errors import PayloadError
@@ -75,12 +76,13 @@ class GroupOps:
 
     Args:
         now_ms: the monotonic clock.
+        pieces: reads segments for FETCH.
     Attributes:
         slaves: links of those that follow, by name.
     """
 
-    def __init__(self, broker: ReportedBroker, now_ms: Callable[[], int]) -> None:
-        self._broker, self._now_ms = broker, now_ms
+    def __init__(self, broker: ReportedBroker, now_ms: Callable[[], int], pieces: PieceReads) -> None:
+        self._broker, self._now_ms, self.pieces = broker, now_ms, pieces
         self.slaves: dict[str, Peer] = {}
         self._controllers: dict[Peer, None] = {}
         self._reported_ms = 0
@@ -146,14 +148,21 @@ class GroupOps:
     def _fetch(self, peer: Peer, request_id: int, payload: bytes) -> None:
         group, asked = self._led(), Fetch.decode(payload)
         if asked.epoch not in (0, group.epoch):
-            raise RequestError(
-                f"FETCH of epoch {asked.epoch}: this broker is in epoch {group.epoch}", layout.STALE_EPOCH
-            )
+            raise RequestError(_stale(asked, group), layout.STALE_EPOCH)
         try:
-            data = group.raw.piece(asked.base, asked.address, min(asked.size, FETCH_BYTES_MAX))
-        except (LogError, OSError) as error:
+            path = group.raw.path_of(asked.base)
+        except LogError as error:
             raise RequestError(f"FETCH: {error}", layout.UNAVAILABLE) from error
-        peer.send_frame(layout.FETCH, request_id, layout.OK, [data])
+
+        def answer(found: bytes | OSError) -> None:
+            if isinstance(found, OSError):
+                peer.send_frame(layout.FETCH, request_id, layout.UNAVAILABLE, [f"FETCH: {found}".encode()])
+            elif self._broker.group is not group or asked.epoch not in (0, group.epoch):  # the log may have been cut
+                peer.send_frame(layout.FETCH, request_id, layout.STALE_EPOCH, [_stale(asked, group).encode()])
+            else:
+                peer.send_frame(layout.FETCH, request_id, layout.OK, [found])
+
+        self.pieces.read(path, asked.address, min(asked.size, FETCH_BYTES_MAX), answer)
 
     def _led(self) -> GroupBroker:
         group = self._broker.group
@@ -208,6 +217,10 @@ class GroupOps:
     @staticmethod
     def _of_controllers(handler: Handler) -> Handler:
         return _only(CONTROLLER_ROLE, handler)
+
+
+def _stale(asked: Fetch, group: GroupBroker) -> str:
+    return f"FETCH of epoch {asked.epoch}: this broker is in epoch {group.epoch}, or has opened its log again"
 
 
 def _only(role: str, handler: Handler) -> Handler:

@@ -46,6 +46,21 @@ def peers_of(group: GroupBroker, addresses: Mapping[str, str]) -> list[RepairPee
     return [each for each in found if each.address and each.limit]
 
 
+class LendingBroker(Protocol):
+    """A broker, as its lender of bytes asks it. Callable from every thread."""
+
+    @property
+    def group(self) -> GroupBroker | None: ...
+
+    def repair_peers(self) -> list[RepairPeer]: ...
+
+
+def lending_slaves(broker: LendingBroker) -> list[RepairPeer]:
+    """The in-sync slaves that follow a master; none, of a broker that does not lead."""
+    group = broker.group
+    return [] if group is None else [each for each in broker.repair_peers() if group.is_in_sync(each.name)]
+
+
 class MasterConnection(Protocol):
     """A slave's connection to its master; see `master_session.py`."""
 

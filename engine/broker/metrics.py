@@ -11,6 +11,7 @@ penstock_broker_repaired_ranges_total | ranges fetched from another broker | ris
 penstock_broker_repaired_bytes_total | bytes of them | rises: the disk fails
 penstock_broker_repairs_failed_total | tries | rises: the log says what no other broker has, or why none is reached
 penstock_broker_slave_reads_total | reads and look-ups that this broker has served as a slave | –
+penstock_broker_lent_bytes_total | bytes that this broker has read for another one: cold reads of its master, repairs | –
 penstock_broker_redirected_reads_total | reads, of a master's clients, that were left to slaves | –
 penstock_broker_damaged_segments | segments with damage that is not repaired | above 0 for long: as above
 penstock_broker_log_end_position_bytes | bytes | far apart for long: the disk is slow
@@ -23,6 +24,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from engine.broker.host import RepairCounts
 from engine.broker.life import BrokerLife
+from engine.broker.piece_reads import PieceReads
 from engine.broker.standby import Standby
 from engine.log.upkeep.scrub import ScrubCounts
 from engine.server.metrics import EngineMetrics
@@ -37,21 +39,23 @@ class BrokerMetrics:
     Args:
         life: returns the open log; None: there is none.
         standby: serves while this broker does not lead.
+        pieces: reads the log for other brokers.
         now_ms: the monotonic clock.
     """
 
     def __init__(
         self, life: Callable[[], BrokerLife | None], server: LinkServer, scrub: ScrubCounts,
-        repairs: RepairCounts, standby: Standby, now_ms: Callable[[], int],
+        repairs: RepairCounts, standby: Standby, pieces: PieceReads, now_ms: Callable[[], int],
     ) -> None:  # fmt: skip
         self._life, self._server, self._scrub, self._repairs, self._now_ms = life, server, scrub, repairs, now_ms
-        self._standby = standby
+        self._standby, self._pieces = standby, pieces
 
     def collect(self) -> Iterator[Metric]:
         for name, count, text in (
             ("repaired_ranges", self._repairs.ranges, "Ranges of the log that were fetched from another broker."),
             ("repaired_bytes", self._repairs.bytes, "Bytes of them."),
             ("repairs_failed", self._repairs.failed, "Tries to repair a segment that left damage."),
+            ("lent_bytes", self._pieces.bytes_read, "Bytes of the log read for another broker."),
             ("slave_reads", self._standby.reads_served, "Reads and look-ups that this broker has served as a slave."),
         ):
             yield CounterMetricFamily(_PREFIX + name, text, value=count)

@@ -5,6 +5,7 @@ One greenlet changes the role; links, ticks and turns of the loop only use what 
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import gevent
@@ -19,10 +20,12 @@ from common.config.health import ConfigMetrics, config_health
 from common.ops import OpsServer, announce_ready, start_ops
 from engine.broker.core import TICK_MS, BrokerCore
 from engine.broker.group_ops import GroupOps
+from engine.broker.host import lending_slaves
 from engine.broker.incarnations import Incarnations, KeptFile, boot_id
 from engine.broker.master_link import MasterLink
 from engine.broker.master_session import FollowingBroker
 from engine.broker.metrics import BrokerMetrics
+from engine.broker.piece_lender import PieceLender
 from engine.broker.repair_work import RepairWork
 from engine.broker.standby import Standby
 from engine.composition import Composition, finish, settle_process
@@ -32,6 +35,7 @@ from engine.log.write.failed_sync import is_marked
 from engine.node import Node
 from engine.ops.confirmed_times import SAMPLE_MS, ConfirmedTimes
 from engine.ops.output_hold import OutputHold
+from engine.options import MIB
 from engine.server.native import call_each_turn, reference
 from engine.server.series_metrics import SeriesMetrics
 from engine.server.server import LinkServer
@@ -75,10 +79,11 @@ class BrokerProcess:
         return self._parts.open_log(scans_all=scans_all)
 
     def start_threads(self, store: Log) -> Sequence[PacedThread]:
-        core = self._core
-        work = RepairWork(
-            store, core.name, self._parts.keys.cluster, core.repairs, core.repair_peers, core.reopen
-        )  # fmt: skip
+        core, key = self._core, self._parts.keys.cluster
+        work = RepairWork(store, core.name, key, core.repairs, core.repair_peers, core.reopen)
+        if self._options.slave_read_mib:
+            slaves = partial(lending_slaves, core)
+            store.cold.borrow_from(PieceLender(core.name, key, slaves, self._options.slave_read_mib * MIB))
         return [*self._parts.start_threads(store), PacedThread("repairs", work.steps())]
 
     def make_node(self, store: Log, *, replicas: GroupOps, output_hold: OutputHold) -> Node:
@@ -194,6 +199,7 @@ class BrokerProcess:
                 self._parts.scrub,
                 self._core.repairs,
                 self._core.standby,
+                self._core.ops.pieces,
                 self.env.clock.monotonic_ms,
             )
         )

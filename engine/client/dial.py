@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from common.address import Address, connect
+from common.unpatched import UnpatchedSockets
 from engine.link.codes import OK
 from engine.link.errors import LinkError
 from engine.link.frame import FRAME_REST_SIZE, HEADER, HEADER_SIZE, VERSION, frame
@@ -56,7 +57,7 @@ def admit_all(hello: Hello) -> str | None:
 
 def dial(
     address: tuple[str, int], key: bytes, *, role: str, name: str = "", lane: str = "", timeout_s: float = 3.0,
-    sockets: ModuleType = socket,
+    sockets: ModuleType | type[UnpatchedSockets] = socket,
 ) -> tuple[socket.socket, Hello]:  # fmt: skip
     """Open an authenticated link; returns its socket and the broker's Hello.
 
@@ -64,7 +65,7 @@ def dial(
         key: the administrator's for ADMIN_ROLE, the cluster key for every other role.
         name: of this end, where the other has to tell several of one role apart.
         lane: the same for all links of one lane, and for no other: the engine closes the earlier one.
-        sockets: the module `socket`, or gevent's where the process is not patched.
+        sockets: as of `connect`.
     Raises:
         OSError: not reachable, or closed during the greeting.
         LinkError: the other end refused, is not an engine of this version, or does not know the key.

@@ -1,7 +1,10 @@
-"""A broker's questions to another one of its group for pieces of segments. Blocks; for a thread."""
+"""A broker's questions to another one of its group for pieces of segments. Blocks; for a thread of the system."""
 
 import socket
+import time
+from contextlib import suppress
 
+from common.unpatched import UnpatchedSockets
 from engine.client.dial import dial
 from engine.link.codes import OK
 from engine.link.errors import LinkError
@@ -13,16 +16,19 @@ TIMEOUT_S = 3.0
 
 
 class PeerPieces:
-    """One link.
+    """One link. It may be used in one thread after the other.
 
     Args:
         name: of the asking broker.
+        timeout_s: time for the connection's steps, and for each answer.
     """
 
-    def __init__(self, address: tuple[str, int], key: bytes, name: str) -> None:
+    def __init__(self, address: tuple[str, int], key: bytes, name: str, timeout_s: float = TIMEOUT_S) -> None:
         """Connect. Raises OSError, LinkError."""
-        self._sock, _ = dial(address, key, role=REPLICA_ROLE, name=name, timeout_s=TIMEOUT_S)
-        self._sock.settimeout(TIMEOUT_S)
+        self._sock, _ = dial(
+            address, key, role=REPLICA_ROLE, name=name, timeout_s=timeout_s, sockets=UnpatchedSockets
+        )  # fmt: skip
+        self._timeout_s, self._until_s = timeout_s, 0.0
         self._asked = 0
 
     _sock: socket.socket
@@ -31,11 +37,22 @@ class PeerPieces:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the link."""
         self._sock.close()
+
+    def shut_down(self) -> None:
+        """Let `ask()` fail that another thread waits for, and every later one."""
+        with suppress(OSError):  # closed by the other broker
+            self._sock.shutdown(socket.SHUT_RDWR)
 
     def ask(self, question: bytes) -> bytes:
         """The answer to a FETCH. Raises OSError; LinkError with the sentence of a refusal."""
         self._asked += 1
+        self._until_s = time.monotonic() + self._timeout_s
+        self._sock.settimeout(self._timeout_s)
         self._sock.sendall(frame(FETCH, self._asked, question))
         size, op, _, code, _, _ = HEADER.unpack(self._read(HEADER_SIZE))
         if not FRAME_REST_SIZE <= size <= FRAME_BYTES_MAX:
@@ -51,6 +68,10 @@ class PeerPieces:
         data = bytearray(size)
         view, at = memoryview(data), 0
         while at < size:
+            left_s = self._until_s - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError("timed out")
+            self._sock.settimeout(left_s)
             taken = self._sock.recv_into(view[at:])
             if not taken:
                 raise ConnectionError("closed by the other broker")

@@ -80,6 +80,10 @@ class File(ABC):
         """Let the page cache drop these bytes. Unwritten ones stay."""
 
     @abstractmethod
+    def clear(self, at: int, size: int) -> None:
+        """Of a file in memory: give these bytes back. They are zero afterwards. Both are multiples of 4096."""
+
+    @abstractmethod
     def close(self) -> None:
         """Close; twice is no error."""
 
@@ -117,6 +121,13 @@ class Env(ABC):
     @abstractmethod
     def open(self, path: str, *, create: bool = False) -> File:
         """Open for reading and writing. `create` makes an empty file; an existing one of that name is emptied."""
+
+    @abstractmethod
+    def memory_file(self, name: str, size: int) -> File:
+        """A file of that length without a name on the disk: its bytes take memory as they are written, until closed.
+
+        Raises OSError.
+        """
 
     @abstractmethod
     def exists(self, path: str) -> bool:

@@ -129,6 +129,10 @@ class RealFile(File):
     def forget(self, at: int, size: int) -> None:
         os.posix_fadvise(self._fd, at, size, os.POSIX_FADV_DONTNEED)
 
+    def clear(self, at: int, size: int) -> None:
+        with mmap.mmap(self._fd, min(size, self.size() - at), offset=at) as mapped:
+            mapped.madvise(mmap.MADV_REMOVE)
+
     def close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
@@ -143,6 +147,15 @@ class RealEnv(Env):
     def open(self, path: str, *, create: bool = False) -> File:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_TRUNC if create else 0)
         return RealFile(path, os.open(path, flags, 0o640))
+
+    def memory_file(self, name: str, size: int) -> File:
+        fd = os.memfd_create(name, os.MFD_CLOEXEC)
+        try:
+            os.ftruncate(fd, size)
+        except OSError:
+            os.close(fd)
+            raise
+        return RealFile(name, fd)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)

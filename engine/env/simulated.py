@@ -19,11 +19,10 @@ from random import Random
 from engine.env.background import Background, InlineBackground
 from engine.env.base import Env, File, SyncWorker
 from engine.env.native import NodeClock
+from engine.env.simulated_content import Content
 from engine.env.simulated_threads import SimulatedBackground, SimulatedSyncWorker
 from engine.env.store import MemoryStore, Store
 from engine.errors import LockedError
-
-SECTOR = 512
 
 
 class PowerCut(BaseException):
@@ -32,82 +31,6 @@ class PowerCut(BaseException):
 
 class ProcessEnded(BaseException):
     """The engine ended its process by `Env.die`."""
-
-
-class Content:
-    """A file's bytes as readers see them, as the disk has them, and the changes in between.
-
-    Attributes:
-        changed: number of changes ever made; `sync(changed)` makes those made so far durable.
-    """
-
-    def __init__(self) -> None:
-        self.seen = bytearray()
-        self.durable = bytearray()
-        self.changes: list[tuple[str, int, bytes]] = []
-        self.changed = 0
-
-    def apply(self, target: bytearray, kind: str, at: int, data: bytes) -> None:
-        """Make one change."""
-        if kind == "size":
-            if at < len(target):
-                del target[at:]
-            target.extend(bytes(at - len(target)))
-            return
-        if len(target) < at + len(data):
-            target.extend(bytes(at + len(data) - len(target)))
-        target[at : at + len(data)] = data
-
-    def change(self, kind: str, at: int, data: bytes = b"") -> None:
-        """Make a change that is not durable yet."""
-        self.apply(self.seen, kind, at, data)
-        self.changes.append((kind, at, data))
-        self.changed += 1
-
-    def sync(self, until: int | None = None) -> None:
-        """Make the changes durable: all of them, or those before number `until`."""
-        count = len(self.changes) if until is None else max(0, len(self.changes) - (self.changed - until))
-        for change in self.changes[:count]:
-            self.apply(self.durable, *change)
-        del self.changes[:count]
-
-    def drop_changes(self) -> None:
-        """A sync has failed. As Linux does: readers still see the bytes, but no later sync writes them."""
-        self.changes.clear()
-
-    def unsynced_below(self, end: int) -> int | None:
-        """The lowest byte below `end` that readers see and the disk does not have; None: there is none."""
-        seen, durable = self.seen[:end], self.durable[:end]
-        if seen == durable:
-            return None
-        return next((at for at in range(min(len(seen), len(durable))) if seen[at] != durable[at]), len(durable))
-
-    def crash(self, random: Random | None) -> None:
-        """Go back to the durable bytes, or to these and any part of the changes since, torn at sectors.
-
-        A sector that reaches the disk has all that was written to it before.
-        """
-        cached = bytearray(self.durable)
-        for kind, at, data in self.changes if random else []:
-            assert random is not None
-            self.apply(cached, kind, at, data)
-            chance = random.random()
-            if kind == "size":
-                if chance < 0.7:
-                    self.apply(self.durable, kind, at, data)
-            elif chance < 0.4:
-                self._write_back(cached, at, at + len(data))
-            elif chance < 0.8:
-                for start in range(at, at + len(data), SECTOR):
-                    if random.random() < 0.5:
-                        self._write_back(cached, start, min(start + SECTOR, at + len(data)))
-        self.seen = bytearray(self.durable)
-        self.changes.clear()
-
-    def _write_back(self, cached: bytearray, at: int, end: int) -> None:
-        """Write the sectors with these bytes to the disk, as the page cache has them."""
-        at -= at % SECTOR
-        self.apply(self.durable, "write", at, bytes(cached[at : end + -end % SECTOR]))
 
 
 class SimulatedFile(File):
@@ -181,8 +104,31 @@ class SimulatedFile(File):
     def forget(self, at: int, size: int) -> None:
         self._env.forgotten.append((self.path, at, size))
 
+    def clear(self, at: int, size: int) -> None:
+        raise NotImplementedError("of files in memory only")
+
     def close(self) -> None:
         pass
+
+
+class SimulatedMemoryFile(SimulatedFile):
+    """A file without a disk: no operation of it fails or counts."""
+
+    def write_at(self, data: bytes | memoryview, at: int) -> int:
+        self.content.apply(self.content.seen, "write", at, bytes(data))
+        return len(data)
+
+    def read_at(self, size: int, at: int) -> bytes:
+        assert self in self._env.memory_files, "it is closed"
+        return bytes(self.content.seen[at : at + size])
+
+    def clear(self, at: int, size: int) -> None:
+        size = min(size, len(self.content.seen) - at)
+        self.content.seen[at : at + size] = bytes(size)
+
+    def close(self) -> None:
+        if self in self._env.memory_files:
+            self._env.memory_files.remove(self)
 
 
 class SimulatedStore(MemoryStore):
@@ -258,6 +204,7 @@ class SimulatedEnv(Env):
         self.disk_used, self.disk_free = 0, 1 << 50
         self.in_memory = False
         self.forgotten: list[tuple[str, int, int]] = []
+        self.memory_files: list[SimulatedMemoryFile] = []
 
     def fail(self, operation: str, error: int) -> None:
         """Refuse the operation (write, sync, allocate, read, store, …) with that errno until `heal`."""
@@ -301,6 +248,7 @@ class SimulatedEnv(Env):
     def end_process(self) -> None:
         """kill -9: all writes stay in the page cache; locks are free."""
         self._open_stores.clear()
+        self.memory_files.clear()
         self._locks.clear()
         self.power_cut_at = 0
         self.heal()
@@ -314,6 +262,12 @@ class SimulatedEnv(Env):
         if not create:
             self.ask("open", path)
         return SimulatedFile(self, path, self.files[path])
+
+    def memory_file(self, name: str, size: int) -> File:
+        content = Content()
+        content.seen = bytearray(size)
+        self.memory_files.append(SimulatedMemoryFile(self, name, content))
+        return self.memory_files[-1]
 
     def exists(self, path: str) -> bool:
         return path in self.files or path in self.stores

@@ -23,6 +23,7 @@ penstock_engine_forgotten_topics_total | topics | names that clients make up; `-
 penstock_engine_parked_pulls | requests that wait, now | –
 penstock_engine_link_connections | connections, now | –
 penstock_engine_cold_read_bytes_total | bytes | near --cold-mib-s: late readers wait for the budget; a larger one takes the disk from writes
+penstock_engine_borrowed_read_bytes_total | bytes of cold reads that a slave has lent in place of this disk | –
 penstock_engine_log_segments | files, now | –
 penstock_engine_log_bytes | bytes | –
 penstock_engine_log_side_bytes | bytes of index, id and look-up files | –
@@ -115,6 +116,7 @@ class EngineMetrics:
             "unreadable_batches": (store.reader.unreadable.lost, "Batches skipped after a minute of refused reads."),
             "unknown_batches": (store.appender.unknown_batches, "Batches not stored because the view was unreadable."),
             "cold_read_bytes": (store.cold.bytes_fetched, "Bytes fetched for readers far behind the end."),
+            "borrowed_read_bytes": (store.cold.bytes_borrowed, "Bytes for the same readers that slaves have lent."),
             "deleted_segments": (retention.deleted_segments, "Segments deleted."),
             "deleted_bytes": (retention.deleted_bytes, "Size of deleted segments."),
             "early_deleted_segments": (retention.early_segments, "Segments deleted before their retention ended."),

@@ -4,6 +4,8 @@ The loop never waits for the disk for them. Bytes that are in memory are read as
 window at a time: until it is there the read returns nothing, and its queue is woken afterwards as if records had
 arrived. The windows that were used longest ago are dropped from the page cache, so that a consumer that catches up on a
 day's messages does not evict what the others read.
+
+With a lender, the bytes of segments that lie further back come from another broker, into memory (borrowed.py).
 """
 
 from collections import OrderedDict, deque
@@ -11,14 +13,11 @@ from collections.abc import Callable
 from functools import partial
 
 from engine.config import LogConfig
-from engine.env.base import Env
+from engine.env.base import Env, File
 from engine.log.format import segment_name
+from engine.log.read.borrowed import CROWDED_MS, UNSOUND_MS, WINDOW, BorrowedSegment, BorrowedWindows, Lender
 from engine.log.segment.segment import Segment
 from engine.log.write.native import Appender
-
-WINDOW = 1 << 20
-"""Bytes fetched at once. A window is read when the next one is there, too: a batch that begins in one may end in the
-other."""
 
 AHEAD = 4
 """Windows fetched after the one that is wanted, at most a quarter of the cache: it also holds other readers'
@@ -63,6 +62,8 @@ class ColdReads:
 
     Args:
         notify: called in the thread whenever a window has arrived; has to be safe there.
+    Attributes:
+        bytes_fetched: from the own disk.
     """
 
     def __init__(self, env: Env, directory: str, config: LogConfig, notify: Callable[[], None] | None = None) -> None:
@@ -72,6 +73,8 @@ class ColdReads:
         self._found: dict[Window, int] = {}
         self._windows_max = config.cold_cache_bytes // WINDOW
         self._ahead = max(1, min(AHEAD, self._windows_max // 4))
+        self._borrowed = BorrowedWindows(env, self._windows_max)
+        self._end_position = 0
         self._waiting: dict[Window, dict[tuple[int, int], None]] = {}
         # In order: a queue that was woken and found the budget used up comes before the others the next time.
         self._arrived: deque[Window] = deque()
@@ -84,40 +87,70 @@ class ColdReads:
         self.deferred = 0
         self.notify: Callable[[], None] = notify or (lambda: None)
 
+    @property
+    def bytes_borrowed(self) -> int:
+        """From the lender, so far."""
+        return self._borrowed.bytes_borrowed
+
+    def borrow_from(self, lender: Lender) -> None:
+        """Have the bytes of segments that are far enough from the end lent by other brokers from now on."""
+        self._borrowed.lender = lender
+
     def covers(self, segment: Segment, appender: Appender) -> bool:
         """Whether the segment is so far from the end of the log that it is read as cold."""
         distance = self._config.cold_distance_bytes
         if segment.sealed is None or not 0 < distance < appender.end_position - segment.next_base:
             return False
+        self._end_position = appender.end_position
         if self._client_batches != appender.client_batches:
             self._client_batches, self._appended_ms = appender.client_batches, self._env.now_ms()
         return True
 
-    def limit(self, segment: Segment, topic_id: int, queue: int, offset: int) -> int:
-        """Byte address up to which the segment may be read for this queue now; 0 when it waits and will be woken."""
+    def limit(self, segment: Segment, topic_id: int, queue: int, offset: int) -> tuple[int, File]:
+        """(byte address up to which the segment may be read for this queue now, the file to read it from).
+
+        The address is 0 when the queue waits and will be woken. The file is good for this turn only. What does not
+        verify in another file than the segment's own tells nothing about the segment: see distrust(). Comes after
+        covers().
+        """
         self._settle()
         assert segment.sealed is not None
         at = segment.sealed.locate(topic_id, queue, offset)
         if at is None:
-            return NO_LIMIT
+            return NO_LIMIT, segment.file
         if not self._is_granted(topic_id, queue):
-            return 0
+            return 0, segment.file
         number, last = at // WINDOW, (segment.end_at - 1) // WINDOW
         if self._is_in_memory(segment, number):
-            return (number + 1) * WINDOW
+            return (number + 1) * WINDOW, segment.file
         # A topic's queues are scattered: each has little of one window, and every read costs the loop the same.
-        for wanted in range(number, min(number + self._ahead, last) + 1):
-            self._want(segment, wanted)
+        wanted = range(number, min(number + self._ahead, last) + 1)
+        if self._borrowed.lender is not None and any((segment.base, each) not in self._windows for each in wanted):
+            self._choose(segment)
+        for each in wanted:
+            self._want(segment, each)
         self._settle()
         if not self._is_readable(segment, number, last):
             missing = number if not self._windows.get((segment.base, number)) else number + 1
             self._waiting.setdefault((segment.base, missing), {})[topic_id, queue] = None
             self.deferred += 1
-            return 0
+            return 0, segment.file
         self._windows.move_to_end((segment.base, number))
         while self._is_readable(segment, number + 1, last):
             number += 1
-        return (number + 1) * WINDOW
+        borrowed = self._borrowed.segments.get(segment.base)
+        return (number + 1) * WINDOW, segment.file if borrowed is None else self._borrowed.use(borrowed)
+
+    def distrust(self, segment: Segment) -> None:
+        """Borrowed bytes of the segment do not verify, or do not have a whole batch: read it from the own disk."""
+        self._give_back(segment.base, UNSOUND_MS)
+
+    def give_back_idle(self) -> None:
+        """Free the memory of borrowed windows when nothing has read them for a while."""
+        if self._borrowed.is_idle:
+            for base in list(self._borrowed.segments):
+                if all(is_here for window, is_here in self._windows.items() if window[0] == base):
+                    self._give_back(base)
 
     @property
     def has_woken(self) -> bool:
@@ -199,7 +232,10 @@ class ColdReads:
     def close(self) -> None:
         """End the thread after its tasks. Blocks."""
         self.notify = lambda: None
+        if self._borrowed.lender is not None:
+            self._borrowed.lender.stop()
         self._background.stop()
+        self._borrowed.close()
 
     def _is_in_memory(self, segment: Segment, number: int) -> bool:
         window, now_ms = (segment.base, number), self._env.now_ms()
@@ -215,10 +251,31 @@ class ColdReads:
     def _want(self, segment: Segment, number: int) -> None:
         window = (segment.base, number)
         if window in self._windows:
+            self._windows.move_to_end(window)  # the others that are wanted do not evict it
             return
         self._windows[window] = False
-        self._background.submit(partial(self._fetch, segment.path, window))
+        borrowed = self._borrowed.segments.get(segment.base)
+        if borrowed is not None:
+            borrowed.windows += 1
+        self._background.submit(partial(self._fetch, segment.path, window, borrowed))
         self._evict()
+
+    def _choose(self, segment: Segment) -> None:
+        """Begin or cease to borrow, before a window of the segment is wanted that is not there."""
+        base = segment.base
+        if base in self._borrowed.segments:
+            if self._borrowed.is_crowded(self._windows.values()):
+                self._give_back(base, CROWDED_MS)
+        elif not any(window[0] == base for window in self._windows):
+            self._borrowed.begins(segment, self._end_position)
+
+    def _give_back(self, base: int, own_ms: int = 0) -> None:
+        borrowed = self._borrowed.end(base, own_ms)
+        if borrowed is not None:
+            # Those that are being fetched arrive nevertheless, and wake the queues that wait for them.
+            for window in [each for each in self._windows if each[0] == base]:
+                del self._windows[window]
+            self._background.submit(borrowed.file.close)
 
     def _settle(self) -> None:
         """Take note of the windows that have arrived."""
@@ -230,22 +287,38 @@ class ColdReads:
             if window in self._windows:
                 self._windows[window] = True
             self._woken += self._waiting.pop(window, ())
+        if self._borrowed.segments:
+            self._evict()  # memory that is borrowed cannot be reclaimed as the page cache can
 
     def _evict(self) -> None:
         for window in list(self._windows)[: max(0, len(self._windows) - self._windows_max)]:
             # A window that is still being fetched is dropped later: a reader waits for it.
             if self._windows[window]:
                 del self._windows[window]
-                self._background.submit(partial(self._forget, f"{self._directory}/{segment_name(window[0])}", window))
+                self._drop(window)
+
+    def _drop(self, window: Window) -> None:
+        borrowed = self._borrowed.segments.get(window[0])
+        if borrowed is None:
+            self._background.submit(partial(self._forget, f"{self._directory}/{segment_name(window[0])}", window))
+            return
+        borrowed.windows -= 1
+        if borrowed.windows:
+            self._background.submit(partial(borrowed.clear, window[1]))
+        else:
+            self._give_back(window[0])
 
     # In the thread, with files of their own: readers' descriptors may be closed at any time
 
-    def _fetch(self, path: str, window: Window) -> None:
+    def _fetch(self, path: str, window: Window, borrowed: BorrowedSegment | None) -> None:
         try:
             file = self._env.open(path)
             try:
-                file.fetch(WINDOW, window[1] * WINDOW)
-                self.bytes_fetched += WINDOW
+                if borrowed is None:
+                    file.fetch(WINDOW, window[1] * WINDOW)
+                    self.bytes_fetched += WINDOW
+                elif not borrowed.is_over:
+                    self.bytes_fetched += self._borrowed.fill(borrowed, window[1], file)
             finally:
                 file.close()
         except OSError:

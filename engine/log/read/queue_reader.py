@@ -86,14 +86,23 @@ class QueueReader:
         segment = self._segments.active
         source: SegmentIndex | SealedIndex = self._appender.index
         at, records, size = offset, max_records, max_bytes
-        limit, is_cold = self._limit(segment), False
+        limit, file, is_cold = self._limit(segment), segment.file, False
         while True:
-            had = len(pieces)
+            had, begin = len(pieces), at
             how, at, records, size, bad_at, bad_bytes = self._batches.read(
-                source, segment.file, topic_id, queue, limit, at, records, size, pieces, whole
+                source, file, topic_id, queue, limit, at, records, size, pieces, whole
             )
             if is_cold:
                 self.cold.served(topic_id, queue, sum(len(piece.records) for piece in pieces[had:]))
+            if file is not segment.file and how in (DAMAGED, UNREADABLE):
+                self.cold.distrust(segment)  # the bytes were borrowed: only the own file tells what is damaged
+                if pieces:
+                    return DONE, segment, at, 0, 0
+                at = begin
+                limit, file = self.cold.limit(segment, topic_id, queue, at)
+                if limit == 0:
+                    return WAITS, segment, at, 0, 0
+                continue
             ended = how in (HOLE, DAMAGED, UNREADABLE) or (how == DONE and segment is self._segments.active)
             if ended or records <= 0 or (pieces and size <= 0) or at == self.end(topic_id, queue):
                 break
@@ -101,10 +110,10 @@ class QueueReader:
             if found is None or found[0] is segment:
                 break
             segment, source = found
-            limit = self._limit(segment)
+            limit, file = self._limit(segment), segment.file
             is_cold = self.cold.covers(segment, self._appender)
             if is_cold:
-                limit = self.cold.limit(segment, topic_id, queue, at)
+                limit, file = self.cold.limit(segment, topic_id, queue, at)
                 if limit == 0:
                     return WAITS, segment, at, 0, 0
         if not pieces and how == DONE and limit != self._limit(segment):

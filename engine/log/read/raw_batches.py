@@ -11,6 +11,7 @@ from engine.log.format import (
     NOT_BEGUN,
     SEGMENT_HEADER_SIZE,
     padded,
+    segment_name,
 )
 from engine.log.segment.native import BatchReader, SegmentIndex
 from engine.log.segment.segment import Segment
@@ -179,12 +180,12 @@ class RawBatches:
         except PositionGoneError:  # it was deleted
             return end
 
-    def piece(self, base: int, address: int, size: int) -> bytes:
-        """Bytes of the segment at `base` as they are in its file; fewer at its end. Raises PositionGoneError."""
-        segment = self._segments.at(base)
-        if segment is None:
+    def path_of(self, base: int) -> str:
+        """Path of the segment at `base`. Opens nothing. Raises PositionGoneError."""
+        active = self._segments.active
+        if base not in (active.base, *(each.base for each in self._segments.sealing), *self._segments.sealed.bases):
             raise PositionGoneError(f"position {base}: its segment is deleted")
-        return segment.file.read_at(size, address)
+        return f"{active.path.rpartition('/')[0]}/{segment_name(base)}"
 
     def _segment_of(self, position: int) -> Segment:
         for segment in (self._segments.active, *reversed(self._segments.sealing)):

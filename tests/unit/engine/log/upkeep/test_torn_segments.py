@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from machine import Machine
 
-from engine.env.simulated import SECTOR, SimulatedEnv
+from engine.env.simulated import SimulatedEnv
+from engine.env.simulated_content import SECTOR
 from engine.errors import CorruptionError
 from engine.log.format import END_UNKNOWN, NOT_BEGUN, parse_segment_header
 
