@@ -12,6 +12,7 @@ from tests.waiting import until
 
 MESSAGES, BODY = 60, 80_000
 READS, REDIRECTED = "penstock_broker_slave_reads_total", "penstock_broker_redirected_reads_total"
+LENT, BORROWED = "penstock_broker_lent_bytes_total", "penstock_engine_borrowed_read_bytes_total"
 
 
 @pytest.fixture
