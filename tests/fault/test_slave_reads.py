@@ -1,11 +1,13 @@
 """Readers far behind the end are served by the slave, by real processes, also while it is lost; and look-ups."""
 
+import os
 import signal
 import urllib.request
 
 import pytest
 
-from common.contract import Code, Message, Position
+from common.contract import Ack, Code, Message, Position
+from engine.env.real import cached_pages
 from tests.fault.replicated_group import ReplicatedGroup
 from tests.fault.stock_clients import Puller, Sender, retry_until_served
 from tests.waiting import until
@@ -13,11 +15,13 @@ from tests.waiting import until
 MESSAGES, BODY = 60, 80_000
 READS, REDIRECTED = "penstock_broker_slave_reads_total", "penstock_broker_redirected_reads_total"
 LENT, BORROWED = "penstock_broker_lent_bytes_total", "penstock_engine_borrowed_read_bytes_total"
+COLD = "penstock_engine_cold_read_bytes_total"
 
 
 @pytest.fixture
 def group(tmp_path):
-    options = ("--segment-mib", "1", "--slave-read-mib", "2")
+    # Nothing reads old segments again, so that what a test drops from the page cache stays out of it.
+    options = ("--segment-mib", "1", "--slave-read-mib", "2", "--scrub-mib-s", "0", "--look-up", "none")
     with ReplicatedGroup(tmp_path / "group", f"file://{tmp_path}/config", engine_options=options) as made:
         made.shop = made.application("shop", send=["*"], pull=["*"])
         made.run("topic", "create", "orders", "--queues", "1")
@@ -31,11 +35,11 @@ def counted(group, name, metric):
     return next((float(line.split()[-1]) for line in lines if line.startswith(f"{metric} ")), 0.0)
 
 
-def send(group):
+def send(group, topic="orders"):
     bodies = [b"%d " % number + bytes(BODY) for number in range(MESSAGES)]
     with Sender(group.producer, group.shop) as sender:
         for body in bodies:
-            message = Message(topic="orders", body=body)
+            message = Message(topic=topic, body=body)
             retry_until_served(lambda message=message: sender.send(message)[0].code == Code.OK, "it is stored")
     return bodies
 
@@ -69,6 +73,57 @@ def test_a_reader_from_the_beginning_is_served_by_the_slave_and_by_the_master_wh
         assert redirected >= 2
         assert read(puller, MESSAGES - 1)[0] == sent[-1:]
     assert counted(group, master, REDIRECTED) == redirected, "the master serves what lies near the end"
+
+
+def drop_from_page_cache(group, *names):
+    for path in (path for name in names for path in (group.data[name] / "log").glob("*.seg")):
+        fd = os.open(path, os.O_RDONLY)
+        os.fsync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        cached = cached_pages(fd, os.fstat(fd).st_size, 0)
+        os.close(fd)
+        if cached != 0:
+            pytest.skip("cachestat needs Linux 6.5 and a file system on a disk")
+
+
+def pull_all(group, topic, after=None):
+    """What a new group gets from the first message on; `after` is called between two pulls, with their number so far."""
+    found, acks = [], []
+    with Puller(group.consumer, group.shop) as puller:
+
+        def step():
+            nonlocal acks
+            response = puller.pull("leasing", topic, max_messages=5, acks=acks, wait_ms=200)
+            acks = [Ack(each.receipt) for each in response.deliveries or []]
+            found.extend(each.message.body for each in response.deliveries or [])
+            if after is not None:
+                after(len(found))
+            return len(found) >= MESSAGES and not acks
+
+        until(step, f"{MESSAGES} messages are pulled", 30)
+    return found
+
+
+def test_a_group_from_the_beginning_gets_bytes_of_the_slave_and_of_the_master_while_there_is_none(group):
+    sent = send(group)
+    slave, master = group.slave, group.master
+    drop_from_page_cache(group, master, slave)
+    assert pull_all(group, "orders") == sent
+    lent = counted(group, slave, LENT)
+    assert 1 << 20 <= lent == counted(group, master, BORROWED)
+    assert counted(group, master, COLD) == 0, "all that was not in memory came from the slave"
+
+    group.run("topic", "create", "bills", "--queues", "1")
+    sent = send(group, "bills")
+    drop_from_page_cache(group, master, slave)
+
+    def lose_slave(count):
+        if count == 5:
+            assert counted(group, slave, LENT) > lent
+            group.kill(slave)
+
+    assert pull_all(group, "bills", lose_slave) == sent
+    assert counted(group, master, COLD) >= 1 << 20
 
 
 def test_a_slave_that_hangs_delays_one_read_and_a_new_master_serves_reads_at_once(group):

@@ -87,10 +87,14 @@ class BorrowedWindows:
         self._used_ms = 0
         self.bytes_borrowed = 0
 
+    def is_far(self, segment: Segment, end_position: int) -> bool:
+        """Whether the segment is so far from the end of the log that its bytes are borrowed if a broker is ready."""
+        return self.lender is not None and end_position - segment.base >= self.lender.far_bytes
+
     def begins(self, segment: Segment, end_position: int) -> bool:
         """Whether a segment without windows is borrowed from now on."""
         lender = self.lender
-        if lender is None or end_position - segment.base < lender.far_bytes or not lender.is_ready:
+        if lender is None or not self.is_far(segment, end_position) or not lender.is_ready:
             return False
         if self._own.get(segment.base, 0) > self._now_ms():
             return False

@@ -97,9 +97,13 @@ class ColdReads:
         self._borrowed.lender = lender
 
     def covers(self, segment: Segment, appender: Appender) -> bool:
-        """Whether the segment is so far from the end of the log that it is read as cold."""
+        """Whether the segment is so far from the end of the log that it is read as cold, or from borrowed bytes."""
         distance = self._config.cold_distance_bytes
-        if segment.sealed is None or not 0 < distance < appender.end_position - segment.next_base:
+        if segment.sealed is None or not distance:
+            return False
+        if distance >= appender.end_position - segment.next_base and not self._borrowed.is_far(
+            segment, appender.end_position
+        ):
             return False
         self._end_position = appender.end_position
         if self._client_batches != appender.client_batches:
