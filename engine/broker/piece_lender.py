@@ -81,8 +81,10 @@ class PieceLender:
                 return self._link.ask(question)
             except TimeoutError:
                 raise
-            except OSError:  # it was closed since it was used
-                self._hang_up()
+            except OSError:
+                if self._is_stopped:
+                    raise
+                self._hang_up()  # it was closed since it was used
         link = PeerPieces(engine_address(slave.address), self._key, self._name, LATE_S)
         self._link, self._linked = link, (slave.name, slave.address)
         return link.ask(question)

@@ -21,6 +21,7 @@ from engine.node import Node, NodeConfig, NodeHost
 from engine.ops.output_hold import UNHELD_ROLES, OutputHold
 from tests.sim.group.coordination import SimulatedCoordination
 from tests.sim.group.greeting import KEYS
+from tests.sim.group.lender import SimulatedLender
 from tests.sim.group.link_peer import LinkPeer
 from tests.sim.group.machine import BrokerMachine, KeptOnMachine
 from tests.sim.group.master_line import MasterLine
@@ -214,6 +215,8 @@ class Broker(Process):
         store = open_log(
             self.env, DIRECTORY, self._log, notify=lambda: self.later(0, self._fetched), scans_all=scans_all
         )
+        if self.cluster.scenario.slave_reads:
+            store.cold.borrow_from(SimulatedLender(self))
         if order is not None:
             position = TruncationOrder.decode(bytes(order.seen), "the order").position
             self.cluster.checks.invariants.was_cut(self, position)

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 SEGMENT = re.compile(rf"{DIRECTORY}/log/(\d{{20}})\.seg$")
 
+FETCH_MS, FETCHES_MAX = 20, 1_000
+"""Time in which cold bytes are fetched; how often the check waits for them."""
+
 
 class Checks:
     """
@@ -142,7 +145,7 @@ class Checks:
     def messages(self, broker: Broker) -> dict[Place, bytes]:
         """All messages of a broker's log."""
         assert broker.core is not None and broker.core.life is not None
-        store, found = broker.core.life.store, {}
+        store, found, waits = broker.core.life.store, {}, FETCHES_MAX
         for topic in store.topics():
             for queue in range(topic.queues):
                 offset, end = store.bounds(topic.id, queue)
@@ -153,6 +156,10 @@ class Checks:
                         if damage.next_offset is None or not self._cluster.faulted.cut:
                             raise Broken(f"broker={broker.name} topic={topic.name}: {damage}") from damage
                         offset = max(damage.next_offset, offset + 1)
+                        continue
+                    if not pieces and waits and store.is_fetching(topic.id, queue):
+                        waits -= 1
+                        self._cluster.world.run(FETCH_MS)
                         continue
                     if not pieces:
                         raise Broken(

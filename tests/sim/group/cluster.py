@@ -25,6 +25,7 @@ class Cluster:
     """
     Attributes:
         server: the coordination's content, as one that is always reached sees it.
+        lent: bytes that slaves have lent for cold reads.
     """
 
     def __init__(self, world: World, scenario: "GroupScenario") -> None:
@@ -32,6 +33,7 @@ class Cluster:
         self.random = world.random_of("cluster")
         self.network = Network(world)
         self.server = MemoryCoordination()
+        self.lent = 0
         self.faulted = Faulted()
         self.ledger = Ledger(self.faulted)
         self.checks = Checks(self)

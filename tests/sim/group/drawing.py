@@ -48,6 +48,8 @@ def draw(seed: int) -> GroupScenario:
     faults = [_fault(random, random.choice(families), length_ms, names, controllers) for _ in range(count)]
     drift = random.choice((0, 0, 1_000, 50_000))
     log = {"segment_bytes": random.choice((16, 32, 64, 256)) << 10, "pending_max": random.choice((3, 40, 50_000))}
+    if seed % 4 == 2:
+        log["cold_distance_bytes"] = 64 << 10
     faults += _theme(random, names) if not is_long and random.random() < THEME_SHARE else []
     steps = any(
         each.options.get("step_ms", 0) > SHORT_STEP_MS for each in faults

@@ -139,7 +139,7 @@ def simulate_group(scenario: GroupScenario, keep_lines: bool = False) -> GroupOu
             logger.propagate = True
     cluster, world = simulation.cluster, simulation.world
     kept = sum(each.state == "kept" for each in cluster.ledger.sent.values())
-    faults = {**simulation.injection.count}
+    faults = {**simulation.injection.count, **({"lent KiB": cluster.lent >> 10} if cluster.lent else {})}
     for broker in cluster.brokers.values():
         for operation, count in broker.env.hits.items():
             faults[f"call {operation}"] = faults.get(f"call {operation}", 0) + count
