@@ -35,8 +35,8 @@ HELP = {
     "id-window-mib": "Memory for the ids that sends are checked against (default 256).",
     "look-up": "Look-up files to build: id, key, both with a comma, or none (default id,key).",
     "cold-mib-s": "Disk bandwidth for readers far behind the end (default 100).",
-    "slave-read-mib": "Distance from the end of the log from which on slaves serve reads by position; 0 leaves all to the "
-    "master (default: 40 percent of this machine's memory).",
+    "slave-read-mib": "Distance from the end of the log from which on slaves serve reads by position, and lend their master the "
+    "bytes for pulls of groups; 0 leaves all to the master (default: 40 percent of this machine's memory).",
     "scrub-mib-s": "Pace at which old data is read again and verified; 0 turns it off (default 8).",
     "expire-days": "Forget a group without a definition, and an empty topic of a family, after N days of running without "
     "a use; 0: never (default 30).",

@@ -15,8 +15,10 @@ limited = LimitedLog(logging.getLogger("penstock.engine"))
 
 LATE_S = 1.0
 """Time in which a slave has to answer."""
+SLOW_S = 0.25
+"""Time above which the own disk would have been faster: the slave's answer is taken, and it rests."""
 REST_S = 10.0
-"""Time for which a slave that was late, lost or has refused is not asked."""
+"""Time for which a slave that was slow, late or lost, or has refused, is not asked."""
 
 
 class PieceLender:
@@ -50,9 +52,13 @@ class PieceLender:
         for slave in self._slaves():
             if slave.limit < base + address + size or not self._may_ask(slave):
                 continue
+            began_s = self._now_s()
             try:
                 # The slave refuses another epoch than its own: it may have been cut, or lead itself.
-                return self._ask(slave, Fetch(base, address, size, slave.epoch).encode())
+                found = self._ask(slave, Fetch(base, address, size, slave.epoch).encode())
+                if self._now_s() - began_s > SLOW_S:
+                    self._rests[slave.name] = self._now_s() + REST_S
+                return found
             except (OSError, LinkError) as error:
                 self._hang_up()
                 self._rests[slave.name] = self._now_s() + REST_S

@@ -8,7 +8,7 @@ import pytest
 
 from engine.broker import piece_lender
 from engine.broker.host import RepairPeer, lending_slaves
-from engine.broker.piece_lender import REST_S, PieceLender
+from engine.broker.piece_lender import REST_S, SLOW_S, PieceLender
 from engine.client.peer_pieces import PeerPieces
 from engine.link.errors import LinkError
 from engine.replication.frames import Fetch
@@ -103,6 +103,17 @@ def test_a_slave_that_refuses_or_is_late_rests_while_others_are_asked(links, fau
     assert lender.lend(0, 0, 10) == b"" and len(links.made) == 2
     lender.now += REST_S
     assert lender.is_ready and lender.lend(0, 0, 10) == b"bytes"
+
+
+def test_a_slow_answer_is_taken_and_the_slave_rests(links):
+    lender = Rig("b")
+
+    def be_slow() -> None:
+        lender.now += SLOW_S + 0.01
+
+    links.on_ask = be_slow
+    assert lender.lend(0, 0, 10) == b"bytes"
+    assert not lender.is_ready and links.open == 1
 
 
 def test_a_link_that_was_closed_since_its_last_use_is_made_anew_once(links):
