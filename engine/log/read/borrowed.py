@@ -110,7 +110,7 @@ class BorrowedWindows:
         return sum(not is_here for is_here in states) > self._pending_max
 
     def use(self, borrowed: BorrowedSegment) -> File:
-        """The file to read its windows from."""
+        """The file to read its windows from; they are wanted now, or read."""
         self._used_ms = self._now_ms()
         return borrowed.file
 

@@ -261,6 +261,7 @@ class ColdReads:
         borrowed = self._borrowed.segments.get(segment.base)
         if borrowed is not None:
             borrowed.windows += 1
+            self._borrowed.use(borrowed)
         self._background.submit(partial(self._fetch, segment.path, window, borrowed))
         self._evict()
 

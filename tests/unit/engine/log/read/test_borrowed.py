@@ -96,6 +96,17 @@ def test_the_memory_is_bounded_by_the_cache_and_given_back_when_nothing_is_read(
     assert machine.bodies(1, 0) == machine.held
 
 
+def test_windows_that_nothing_has_read_yet_are_not_given_back_as_idle(machine):
+    lazy = machine.log.cold._background = LazyBackground()
+    machine.env.clock_ms += 10 * IDLE_MS
+    assert machine.log.read(1, 0, 0, 100, MIB) == []
+    machine.log.cold.give_back_idle()
+    lazy.run()
+    assert machine.log.take_woken() == [(1, 0)]
+    machine.log.cold.give_back_idle()
+    assert machine.log.read(1, 0, 0, 100, MIB)
+
+
 def test_segments_that_lie_nearer_are_read_from_the_own_disk(machine):
     machine.copy.far_bytes = 10 * MIB
     assert machine.bodies(1, 0) == machine.held
