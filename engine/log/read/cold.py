@@ -110,12 +110,17 @@ class ColdReads:
             self._client_batches, self._appended_ms = appender.client_batches, self._env.now_ms()
         return True
 
-    def limit(self, segment: Segment, topic_id: int, queue: int, offset: int) -> tuple[int, File]:
+    def limit(
+        self, segment: Segment, topic_id: int, queue: int, offset: int, batch_bytes: int = 0
+    ) -> tuple[int, File]:  # fmt: skip
         """(byte address up to which the segment may be read for this queue now, the file to read it from).
 
-        The address is 0 when the queue waits and will be woken. The file is good for this turn only. What does not
-        verify in another file than the segment's own tells nothing about the segment: see distrust(). Comes after
-        covers().
+        The address is 0 when the queue waits and will be woken. The file is good for this turn only. One that is not
+        the segment's own ends a window after the address, and what does not verify there tells nothing about the
+        segment: see distrust(). Comes after covers().
+
+        Args:
+            batch_bytes: size of the batch at the offset, if it was found to end behind the file's bytes.
         """
         self._settle()
         assert segment.sealed is not None
@@ -127,15 +132,21 @@ class ColdReads:
         number, last = at // WINDOW, (segment.end_at - 1) // WINDOW
         if self._is_in_memory(segment, number):
             return (number + 1) * WINDOW, segment.file
+        through = min(last, max(number + 1, (at + batch_bytes - 1) // WINDOW))
+        if through - number > self._windows_max // 2:
+            self.distrust(segment)
+            through = number + 1
         # A topic's queues are scattered: each has little of one window, and every read costs the loop the same.
-        wanted = range(number, min(number + self._ahead, last) + 1)
+        wanted = range(number, min(max(number + self._ahead, through), last) + 1)
         if self._borrowed.lender is not None and any((segment.base, each) not in self._windows for each in wanted):
             self._choose(segment)
         for each in wanted:
             self._want(segment, each)
         self._settle()
-        if not self._is_readable(segment, number, last):
-            missing = number if not self._windows.get((segment.base, number)) else number + 1
+        missing = next(
+            (each for each in range(number, through + 1) if not self._windows.get((segment.base, each))), None
+        )
+        if missing is not None:
             self._waiting.setdefault((segment.base, missing), {})[topic_id, queue] = None
             self.deferred += 1
             return 0, segment.file

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 from engine.errors import CorruptionError, OffsetOutOfRangeError, StoreDamagedError, UnreadableError
+from engine.log.read.borrowed import WINDOW
 from engine.log.read.cold import ColdReads
 from engine.log.read.unreadable import UnreadableBatches
 from engine.log.segment.native import BatchReader, SealedIndex, SegmentIndex
@@ -95,11 +96,14 @@ class QueueReader:
             if is_cold:
                 self.cold.served(topic_id, queue, sum(len(piece.records) for piece in pieces[had:]))
             if file is not segment.file and how in (DAMAGED, UNREADABLE):
-                self.cold.distrust(segment)  # the bytes were borrowed: only the own file tells what is damaged
+                # Borrowed bytes: they end within a large batch, or only the own file tells what is damaged.
+                is_cut = bad_at + bad_bytes > limit + WINDOW
+                if not is_cut:
+                    self.cold.distrust(segment)
                 if pieces:
                     return DONE, segment, at, 0, 0
                 at = begin
-                limit, file = self.cold.limit(segment, topic_id, queue, at)
+                limit, file = self.cold.limit(segment, topic_id, queue, at, bad_bytes if is_cut else 0)
                 if limit == 0:
                     return WAITS, segment, at, 0, 0
                 continue

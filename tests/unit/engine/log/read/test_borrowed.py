@@ -169,8 +169,28 @@ def test_a_sector_that_the_own_disk_cannot_read_does_not_matter_to_borrowed_byte
     assert found and found[0].first_offset == 0
 
 
-def test_a_batch_that_is_larger_than_what_is_borrowed_at_once_is_read_from_the_own_disk(form):
-    m = filled(form, SimulatedEnv(), body=int(1.6 * MIB))
+@pytest.mark.parametrize("lazy", [False, True])
+def test_a_batch_over_several_windows_is_read_once_all_of_them_are_there(form, lazy):
+    m = filled(form, SimulatedEnv(), cache=16 * MIB, body=int(1.7 * MIB))
+    copy = Copy(m.env)
+    m.log.cold.borrow_from(copy)
+    if lazy:
+        m.log.cold._background = LazyBackground()
+    offset, found = 0, []
+    for _ in range(10 * len(m.held)):
+        for piece in m.log.read(1, 0, offset, 1, MIB):
+            found += m.form.format.split_records(piece.records)
+            offset += piece.count
+        if lazy:
+            m.log.cold._background.run()
+            m.log.take_woken()
+    assert found == m.held
+    assert m.log.cold.bytes_borrowed >= 8 * MIB and m.log.cold.bytes_fetched == 0
+    m.close()
+
+
+def test_a_batch_that_is_larger_than_half_the_memory_is_read_from_the_own_disk(form):
+    m = filled(form, SimulatedEnv(), body=int(3.2 * MIB))
     copy = Copy(m.env)
     m.log.cold.borrow_from(copy)
     assert m.bodies(1, 0, max_bytes=4 * MIB) == m.held
