@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NoReturn
 
+from engine.env.base import File
 from engine.errors import CorruptionError, OffsetOutOfRangeError, StoreDamagedError, UnreadableError
 from engine.log.read.borrowed import WINDOW
 from engine.log.read.cold import ColdReads
@@ -96,14 +97,8 @@ class QueueReader:
             if is_cold:
                 self.cold.served(topic_id, queue, sum(len(piece.records) for piece in pieces[had:]))
             if file is not segment.file and how in (DAMAGED, UNREADABLE):
-                # Borrowed bytes: they end within a large batch, or only the own file tells what is damaged.
-                is_cut = bad_at + bad_bytes > limit + WINDOW
-                if not is_cut:
-                    self.cold.distrust(segment)
-                if pieces:
-                    return DONE, segment, at, 0, 0
-                at = begin
-                limit, file = self.cold.limit(segment, topic_id, queue, at, bad_bytes if is_cut else 0)
+                at, is_cut = begin, bad_at + bad_bytes > limit + WINDOW
+                limit, file = self._limit_again(segment, topic_id, queue, at, bad_bytes if is_cut else 0, pieces)
                 if limit == 0:
                     return WAITS, segment, at, 0, 0
                 continue
@@ -126,6 +121,19 @@ class QueueReader:
                 source, segment.file, topic_id, queue, NO_LIMIT, at, records, size, pieces, whole
             )
         return how, segment, at, bad_at, bad_bytes
+
+    def _limit_again(
+        self, segment: Segment, topic_id: int, queue: int, offset: int, cut_bytes: int, pieces: list[RecordSlice]
+    ) -> tuple[int, File]:  # fmt: skip
+        """The limit and the file after borrowed bytes did not have the whole batch, of that size, or did not verify (0).
+
+        Only the own file tells what is damaged.
+        """
+        if not cut_bytes:
+            self.cold.distrust(segment)
+        if pieces:
+            return 0, segment.file  # they are served; the next read begins at the batch
+        return self.cold.limit(segment, topic_id, queue, offset, cut_bytes)
 
     def _refuse(self, topic_id: int, queue: int, offset: int, after: int, segment: Segment) -> NoReturn:
         """Raise UnreadableError, or CorruptionError once the batch that the disk cannot read counts as damaged."""
