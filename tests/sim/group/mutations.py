@@ -274,6 +274,10 @@ _SLAVE_READS = (
         "a slave shows what is not confirmed", "engine.broker.slave_reads",
         "        if end <= self._readable_to:\n", "        if end:\n",
     ),
+    Mutant(
+        "borrowed bytes that do not verify count as damage", "engine.log.read.queue_reader",
+        "            if file is not segment.file and how in (DAMAGED, UNREADABLE):\n", "            if False:\n",
+    ),
 )  # fmt: skip
 _RECOVERY = (
     Mutant(
