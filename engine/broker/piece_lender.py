@@ -15,7 +15,7 @@ limited = LimitedLog(logging.getLogger("penstock.engine"))
 
 LATE_S = 1.0
 """Time in which a slave has to answer."""
-SLOW_S = 0.25
+SLOW_S = 0.5
 """Time above which the own disk would have been faster: the slave's answer is taken, and it rests."""
 REST_S = 10.0
 """Time for which a slave that was slow, late or lost, or has refused, is not asked."""

@@ -1,10 +1,11 @@
 """Reads of pieces of this log for other brokers, in a thread: the loop does not wait for the disk.
 
-A master's sends wait for its slaves' turns, and a slave's followers for the master's.
+Sends wait for the turns of the master and of its slaves.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from engine.env.base import Env
@@ -17,7 +18,8 @@ Answer = Callable[[bytes | OSError], None]
 
 
 class PieceReads:
-    """
+    """Reads pieces one after the other.
+
     Args:
         in_loop: runs a function in the loop's thread; callable from every thread.
     Attributes:
@@ -48,7 +50,8 @@ class PieceReads:
         try:
             if not file.in_memory(size, address):
                 for number in range(address // WINDOW, (address + max(size, 1) - 1) // WINDOW + 1):
-                    file.fetch(WINDOW, number * WINDOW)
+                    with suppress(OSError):  # a bad sector may lie beside the piece
+                        file.fetch(WINDOW, number * WINDOW)
                     self._fetched[path, number] = None
                     self._fetched.move_to_end((path, number))
             data = file.read_at(size, address)

@@ -75,15 +75,20 @@ def test_a_reader_from_the_beginning_is_served_by_the_slave_and_by_the_master_wh
     assert counted(group, master, REDIRECTED) == redirected, "the master serves what lies near the end"
 
 
-def drop_from_page_cache(group, *names):
-    for path in (path for name in names for path in (group.data[name] / "log").glob("*.seg")):
-        fd = os.open(path, os.O_RDONLY)
+def cached_after_drop(path):
+    """Pages of the file that stay in the page cache after all were dropped."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
         os.fsync(fd)
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        cached = cached_pages(fd, os.fstat(fd).st_size, 0)
+        return cached_pages(fd, os.fstat(fd).st_size, 0)
+    finally:
         os.close(fd)
-        if cached != 0:
-            pytest.skip("cachestat needs Linux 6.5 and a file system on a disk")
+
+
+def drop_from_page_cache(group, *names):
+    for path in (path.with_suffix(".seg") for name in names for path in (group.data[name] / "log").glob("*.idx")):
+        until(lambda path=path: cached_after_drop(path) == 0, f"{path} is out of the page cache")
 
 
 def pull_all(group, topic, after=None):
@@ -105,13 +110,15 @@ def pull_all(group, topic, after=None):
 
 
 def test_a_group_from_the_beginning_gets_bytes_of_the_slave_and_of_the_master_while_there_is_none(group):
+    if cached_after_drop(group.key) != 0:
+        pytest.skip("cachestat needs Linux 6.5 and a file system on a disk")
     sent = send(group)
     slave, master = group.slave, group.master
     drop_from_page_cache(group, master, slave)
     assert pull_all(group, "orders") == sent
-    lent = counted(group, slave, LENT)
-    assert 1 << 20 <= lent == counted(group, master, BORROWED)
-    assert counted(group, master, COLD) == 0, "all that was not in memory came from the slave"
+    lent, borrowed, own = counted(group, slave, LENT), counted(group, master, BORROWED), counted(group, master, COLD)
+    assert lent >= borrowed >= 1 << 20
+    assert own < borrowed, "0 unless the slave was slow"
 
     group.run("topic", "create", "bills", "--queues", "1")
     sent = send(group, "bills")

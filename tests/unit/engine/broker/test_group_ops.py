@@ -114,6 +114,11 @@ def segment(env):
     return file
 
 
+def bad_sector_in_windows(size: int) -> None:
+    if size == MIB:
+        raise OSError(5, "simulated")
+
+
 def fetch(ops, peer, *asked) -> None:
     ops.handlers()[layout.FETCH](peer, 1, Fetch(*asked).encode())
 
@@ -154,6 +159,10 @@ def test_a_piece_of_another_epoch_a_deleted_segment_or_an_unreadable_disk_is_ref
     fetch(ops, peer, 0, 0, 5, EPOCH)
     assert peer.sent.pop() == (layout.FETCH, layout.UNAVAILABLE)
     env.heal()
+    env.on_call = lambda operation, path, at, size: bad_sector_in_windows(size)
+    fetch(ops, peer, 0, 0, 5, EPOCH)
+    assert peer.sent.pop() == (layout.FETCH, layout.OK), "the piece itself can be read"
+    env.on_call = None
     ops.pieces._background = SimpleNamespace(submit=tasks.append)
     fetch(ops, peer, 0, 0, 5, EPOCH)
     master.epoch += 1
