@@ -118,10 +118,7 @@ class CopiedOps:
             if not isinstance(each, list) or len(each) != 2:
                 raise RequestError(STATE_RULE)
             states.append(shown_state(self._state(self._topic(*each), each[1])))
-        answer = json_answer({"states": states})
-        self._stored.when(
-            self._store.end_position, lambda: peer.send_frame(SOURCE_STATE, request_id, layout.OK, answer), False
-        )
+        self._answer_from_disk(peer, SOURCE_STATE, request_id, {"states": states}, everywhere=False)
 
     def accept(self, peer: Peer, request_id: int, payload: bytes) -> None:
         """Accept a source for a queue; answered with the queue's state once that is as durable as asked, and on this disk.
@@ -152,11 +149,7 @@ class CopiedOps:
                 reason=reason, now_ms=self._clock.wall_ms(), next_offset=next_offset,
             )  # fmt: skip
             found = {"states": [shown_state(self._state(topic, queue))]}
-            self._stored.when(
-                self._store.end_position,
-                lambda: peer.send_frame(SOURCE_ACCEPT, request_id, layout.OK, json_answer(found)),
-                durability == layout.REPLICATED_FSYNC,
-            )
+            self._answer_from_disk(peer, SOURCE_ACCEPT, request_id, found, durability == layout.REPLICATED_FSYNC)
 
         def accept_late() -> None:
             try:
@@ -194,6 +187,13 @@ class CopiedOps:
             self._stored.when(self._store.end_position, answer, durability == layout.REPLICATED_FSYNC)
         else:
             answer()
+
+    def _answer_from_disk(self, peer: Peer, op: int, request_id: int, answer: object, everywhere: bool) -> None:
+        """Answer once all that is stored is on this engine's disk, or on those of all members."""
+        payload = json_answer(answer)
+        self._stored.when(
+            self._store.end_position, lambda: peer.send_frame(op, request_id, layout.OK, payload), everywhere
+        )
 
     def _topic(self, name: object, queue: object) -> Topic:
         checked = checked_stored_name(name)
