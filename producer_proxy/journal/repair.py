@@ -236,8 +236,11 @@ class Repairer:
             is_absent = outcome is not None and (outcome[0] in (Code.OK, Code.INVALID) or is_lacking)
             if outcome is None or (is_absent and self._is_attempt_settled(each)):
                 wanted.append(each)
-            elif outcome[0] == Code.DUPLICATE and is_lacking is False:
+            elif outcome[0] == Code.DUPLICATE and is_lacking is False and self._is_count_final(each):
                 there.append((each.repair.position, each.entry))
+            elif outcome[0] == Code.DUPLICATE and is_lacking is False:
+                self._hold(each.topic, ASK_AGAIN_S)
+                blocked.add(each.slot)
             else:
                 self._cannot_tell(each, outcome, self._sides.secondary)
                 blocked.add(each.slot)
@@ -258,6 +261,13 @@ class Repairer:
     def _is_doubtful(self, each: TakenEntry) -> bool:
         """Whether the secondary may have its id from another intent."""
         return each.repair.position < self._began or each.id in self._repeated
+
+    def _is_count_final(self, each: TakenEntry) -> bool:
+        """Whether the primary has each copy of its id that it will get from this intent.
+
+        Its client may hold a message whose caller has given up, and store it after the one that was sent again.
+        """
+        return self._is_settled(each) or not self._is_doubtful(each)
 
     def _attempted_at(self, position: int) -> float | None:
         """Monotonic time of the last attempt to copy it; None: there was none."""

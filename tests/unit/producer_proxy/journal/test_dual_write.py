@@ -300,6 +300,25 @@ def test_a_message_that_is_sent_again_after_an_unknown_outcome_is_on_both_sides_
     assert_the_same_number_of_each_id(desk)
 
 
+def test_a_first_send_that_the_primary_stores_after_the_second_one_is_copied_too(desk, monkeypatch):
+    monkeypatch.setattr("producer_proxy.journal.repair.ASK_AGAIN_S", 0.01)
+    monkeypatch.setattr(desk.primary, "settled_after_s", 1.0)
+    counts = []
+    count_copies = desk.primary.count_copies
+    monkeypatch.setattr(desk.primary, "count_copies", lambda *asked: counts.append(count_copies(*asked)) or counts[-1])
+    message = Message(topic="t", key="k", id="a")
+    desk.primary.code = Code.TIMEOUT
+    desk.submit(message)
+    desk.primary.code = None
+    desk.submit(message)
+    soon(lambda: counts[-2:] == [[1], [1]], "the primary to be counted more than once")
+    slices = [MessageSlice(SideDestination("t", 4), b"k", None, encode_struct(message))]
+    desk.primary.submit(1, slices, lambda outcomes: None)  # Kafka's client has held it
+    even(desk)
+    assert desk.primary.ids() == ["a", "a"]
+    assert_the_same_number_of_each_id(desk)
+
+
 @pytest.mark.parametrize("stored_first", [False, True])
 def test_so_it_is_after_a_killed_process(tmp_path, stored_first):
     desk = DualDesk(tmp_path / "journal")
