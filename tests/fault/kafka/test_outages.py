@@ -7,7 +7,8 @@ import itertools
 import os
 import signal
 import threading
-from collections import Counter
+import time
+from collections import Counter, defaultdict
 from contextlib import closing
 
 import pytest
@@ -100,11 +101,19 @@ class DualWritten:
         """Wait until the journal knows of no difference."""
         until(lambda: divergence(self.journal, underway_ms=0).is_empty, "the divergence to be empty", EVEN_S_MAX)
 
-    def assert_equal(self, topic) -> None:
-        """Each id is on both sides, and on both equally often: a caller that sends again may have stored it twice."""
+    def assert_equal(self, topic, load: "Load | None" = None) -> None:
+        """Each id is on both sides, and on both equally often: a caller that sends again may have stored it twice.
+
+        Args:
+            load: whose codes are shown with an id that is not.
+        """
         engine, kafka = Counter(self.engine_ids(topic)), Counter(self.kafka_ids(topic))
-        differing = {name: (engine[name], kafka[name]) for name in engine | kafka if engine[name] != kafka[name]}
-        assert not differing, "ids that the engine and Kafka do not have equally often"
+        differing = {
+            name: (engine[name], kafka[name], [] if load is None else load.told[name])
+            for name in engine | kafka
+            if engine[name] != kafka[name]
+        }
+        assert not differing, "ids that engine and Kafka do not have equally often, and what their callers were told"
 
     def close(self) -> None:
         self.penstock.end()
@@ -115,7 +124,8 @@ class Load:
     """Sends numbered messages of a few keys one by one, over a new connection where the old one breaks.
 
     As real callers do, it sends a message again under its id after an outcome that leaves open whether it is stored.
-    What each was answered last is in `codes`; those that were sent more than once are in `again`.
+    What each was answered last is in `codes`; those that were sent more than once are in `again`; all answers, with the
+    seconds of the load at which they came, are in `told`.
 
     Args:
         padding: bytes that each body has beside the message's name.
@@ -125,6 +135,8 @@ class Load:
         self._padding = bytes(padding)
         self.codes: dict[str, int] = {}
         self.again: set[str] = set()
+        self.told: dict[str, list[tuple[int, float]]] = defaultdict(list)
+        self._began = time.monotonic()
         self._both, self._topic, self._start = both, topic, start
         self._link = None
         self._stopping = threading.Event()
@@ -142,6 +154,11 @@ class Load:
                 self.codes[name] = self._send(name, key)
 
     def _send(self, name: str, key: str) -> int:
+        code = self._sent(name, key)
+        self.told[name].append((code, round(time.monotonic() - self._began, 2)))
+        return code
+
+    def _sent(self, name: str, key: str) -> int:
         try:
             self._link = self._link or self._client()
             credential = Credential(*mint(*self._both.application, SystemClock().now_ms()))
@@ -193,12 +210,12 @@ def test_kafka_down_and_up_leaves_both_sides_equal_and_callers_of_the_engine_see
         out.wait_for(Code.OK, 50)
         both.brokers.restart(1)
     into.wait_for(Code.OK, 20)
-    codes = {"out": out.stop(), "in": into.stop()}
-    assert set(codes["out"].values()) == {Code.OK}, "the secondary is none of the callers' business"
+    assert set(out.stop().values()) == {Code.OK}, "the secondary is none of the callers' business"
+    into.stop()
     both.wait_even()
-    for topic, told in codes.items():
-        both.assert_equal(topic)
-        assert stored_ok(told) <= set(both.engine_ids(topic))
+    for topic, load in (("out", out), ("in", into)):
+        assert stored_ok(load.codes) <= set(both.engine_ids(topic))
+        both.assert_equal(topic, load)
 
 
 def test_a_killed_proxy_leaves_nothing_unrepaired(both):
