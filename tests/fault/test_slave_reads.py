@@ -92,7 +92,7 @@ def drop_from_page_cache(group, *names):
 
 
 def pull_all(group, topic, after=None):
-    """What a new group gets from the first message on; `after` is called between two pulls, with their number so far."""
+    """Pull all messages as a new group; their bodies. `after` is called after each pull, with the number of bodies so far."""
     found, acks = [], []
     with Puller(group.consumer, group.shop) as puller:
 
