@@ -7,11 +7,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from tests.e2e.running import PENSTOCK
 from tests.services import require
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -85,11 +87,17 @@ def test_the_state_of_the_whole_deployment_has_versions_memory_disk_and_lag(run,
     assert "MACHINE" in run("status", "-o", "wide", "--seconds", "0").stdout.decode()
 
 
-def test_rates_are_those_of_the_time_between_two_looks(run, far, home):
-    watching = watch(home, far)
-    while watching.poll() is None:
-        run("send", "orders", "--lines", "-q", stdin=b"x\n" * 200)
-    state = json.loads(watching.communicate()[0])
+def test_rates_are_those_of_the_time_between_two_looks(far, home, tmp_path):
+    with (tmp_path / "sent").open("wb") as sent:
+        of_sending = ("send", "orders", "x", "--count", "100000", "--rate", "200", "--context", far)
+        sending = start(home, *of_sending, stdout=sent)
+        try:
+            until(lambda: (tmp_path / "sent").stat().st_size, "the first message to be sent", deadline_s=60)
+            watching = start(home, "status", "--context", far, "--seconds", "2", "-o", "json", stdout=subprocess.PIPE)
+            state = json.loads(watching.communicate(timeout=60)[0])
+        finally:
+            sending.terminate()
+            sending.wait()
     rates = {each["kind"]: each for each in state["processes"]}
     assert rates["producer_proxy"]["in_per_s"] > 0 and rates["engine"]["in_per_s"] > 0
 
@@ -125,11 +133,10 @@ def start_proxy(penstock, snapshot: Path, *options: str) -> OwnProducerProxy:
         return OwnProducerProxy(process, json.loads(ready.readline()))
 
 
-def watch(home: Path, context: str) -> "subprocess.Popen[bytes]":
-    """`penstock status` that looks twice, two seconds apart."""
-    environment = {**os.environ, "XDG_CONFIG_HOME": str(home / "config"), "XDG_STATE_HOME": str(home / "state")}
-    line = [*PENSTOCK, "status", "--context", context, "--seconds", "2", "-o", "json"]
-    return subprocess.Popen(line, stdout=subprocess.PIPE, cwd=home, env=environment)
+def start(home: Path, *arguments: str, stdout: IO[bytes] | int) -> "subprocess.Popen[bytes]":
+    """A command that runs while the test goes on. It writes to `stdout` as it goes."""
+    own = {"XDG_CONFIG_HOME": str(home / "config"), "XDG_STATE_HOME": str(home / "state"), "PYTHONUNBUFFERED": "1"}
+    return subprocess.Popen([*PENSTOCK, *arguments], stdout=stdout, cwd=home, env={**os.environ, **own})
 
 
 def test_messages_are_sent_over_tls_and_another_authority_is_refused(run, far, penstock_up, tmp_path):

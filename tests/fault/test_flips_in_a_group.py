@@ -96,7 +96,7 @@ class TwoLogs:
         log.repairs.look(0)
         while log.repairs.suspects.all() and (rounds := rounds + 1) < 20:
             for base in log.repairs.suspects.all():
-                steps = log.repairs.steps(base, min(LIMIT, log.end_position), self.peer.raw.piece)
+                steps = log.repairs.steps(base, min(LIMIT, log.end_position), self._piece)
                 try:
                     while True:
                         next(steps)
@@ -104,6 +104,12 @@ class TwoLogs:
                     is_stale = is_stale or end.value.is_stale
             log.repairs.look(0)
         return is_stale
+
+    def _piece(self, base: int, address: int, size: int) -> bytes:
+        """The other broker's answer to FETCH."""
+        with Path(self.peer.raw.path_of(base)).open("rb") as file:
+            file.seek(address)
+            return file.read(size)
 
     def assert_equal(self, what: str) -> None:
         log = open_log(RealEnv(), str(self.known.path), CONFIG)

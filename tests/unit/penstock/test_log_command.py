@@ -38,7 +38,7 @@ def test_damage_ends_with_1_and_names_file_position_and_records(data):
         file.seek(200)
         file.write(b"\0\1\2\3")
     done = run("verify", data)
-    assert done.exit_code == 1
+    assert done.exit_code == 1, done.output
     assert f"file={path} position=8256 bytes=208: 1 record lost" in done.output
     found = json.loads(run("verify", data, "-o", "json").output)
     assert not found["ok"] and found["damage"] == 1
