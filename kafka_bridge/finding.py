@@ -14,7 +14,7 @@ from common.config.definitions import KafkaClusterDefinition
 from common.config.view import ConfigView
 from common.contract import Code
 from common.kafka.base import END, KafkaDriver, PartitionReader, ReaderOptions
-from common.kafka.errors import KafkaFault, KafkaRefusal
+from common.kafka.errors import ClusterUnreachable, KafkaFault, KafkaRefusal
 from common.kafka.records import Partition
 from common.limited_log import LimitedLog
 from engine.link.codes import OK
@@ -25,11 +25,17 @@ from kafka_bridge.mapping import ID_HEADER
 limited = LimitedLog(logging.getLogger("penstock.kafka_bridge"))
 SEARCH_S_MAX = 30.0
 POLL_S = 0.5
+SILENT_S = 5.0
+"""Time without progress at the end of a search: it has failed since the cluster does not answer, not for its length."""
 WAITING_MAX = 100
 READING = ReaderOptions(committed_only=False)
 
 OnFound = Callable[[int, bytes], None]
 """Called once with the code and the payload of the answer."""
+
+
+class SearchTooLong(KafkaFault):
+    """The topic has more records since the time than can be read in SEARCH_S_MAX."""
 
 
 class Finder:
@@ -71,6 +77,8 @@ class Finder:
                     encode_counts({id_: len(each) for id_, each in found.items()}) if request.is_counted
                     else encode_found({id_: each[0] for id_, each in found.items()}),
                 )  # fmt: skip
+            except SearchTooLong as fault:
+                on_found(int(Code.TOO_LARGE), str(fault).encode())
             except KafkaFault as fault:
                 on_found(int(Code.UNAVAILABLE), str(fault).encode())
             except Exception as fault:
@@ -104,11 +112,16 @@ class Finder:
 def _read(
     reader: PartitionReader, spans: dict[Partition, tuple[int, int]], request: FindRequest
 ) -> dict[str, list[int]]:
-    """Read each partition up to its end; ends as soon as all ids are found, unless they are counted."""
+    """Read each partition up to its end; ends as soon as all ids are found, unless they are counted.
+
+    Raises SearchTooLong, KafkaFault.
+    """
     wanted = {each.encode(): each for each in request.ids}
     found: dict[str, list[int]] = {}
-    until = time.monotonic() + SEARCH_S_MAX
+    heard = time.monotonic()
+    until = heard + SEARCH_S_MAX
     reader.assign({each: start for each, (start, _) in spans.items()})
+    before: dict[Partition, int] = {}
     while request.is_counted or len(found) < len(wanted):
         for records in reader.poll(POLL_S):
             for headers in records.headers:
@@ -118,6 +131,12 @@ def _read(
         positions = reader.positions()
         if all(positions.get(each, 0) >= end for each, (_, end) in spans.items()):
             break
-        if time.monotonic() > until:
-            raise KafkaRefusal(0, f'kafka "{request.cluster}" topic "{request.topic}": the search took too long')
+        now = time.monotonic()
+        if positions != before:
+            before, heard = dict(positions), now
+        if now > until:
+            where = f'kafka "{request.cluster}" topic "{request.topic}"'
+            if now - heard > SILENT_S:
+                raise ClusterUnreachable(f"{where}: it does not answer a search")
+            raise SearchTooLong(f"{where}: the search took too long")
     return found

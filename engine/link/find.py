@@ -2,7 +2,8 @@
 
 The request is JSON: {"cluster", "topic", "since_ms", "ids", "is_counted"}. The answer to code OK is JSON: {"found": {id:
 partition}}, or {"counts": {id: number of records}} where that was asked for; it covers the records that were there when the
-question came. Any other code comes with a sentence.
+question came. Any other code comes with a sentence. TOO_LARGE: there are more records than can be read in time; UNAVAILABLE: the
+cluster does not answer.
 """
 
 import json

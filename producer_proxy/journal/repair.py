@@ -238,11 +238,12 @@ class Repairer:
                 wanted.append(each)
             elif outcome[0] == Code.DUPLICATE and is_lacking is False and self._is_count_final(each):
                 there.append((each.repair.position, each.entry))
-            elif outcome[0] == Code.DUPLICATE and is_lacking is False:
-                self._hold(each.topic, ASK_AGAIN_S)
-                blocked.add(each.slot)
             else:
-                self._cannot_tell(each, outcome, self._sides.secondary)
+                if outcome[0] != Code.DUPLICATE:
+                    self._cannot_tell(each, outcome, self._sides.secondary)
+                elif is_lacking is None:
+                    self.note(f"topic={each.topic}: a side does not tell how often it has an id")
+                self._hold(each.topic, ASK_AGAIN_S)
                 blocked.add(each.slot)
         self._leave(there, left)
         self.repaired += len(there)

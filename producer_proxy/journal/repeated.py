@@ -7,9 +7,11 @@ decides, and entries of one id are repaired one after another.
 from collections import deque
 from collections.abc import Iterable
 
+from producer_proxy.targets.base import UNCOUNTABLE
+
 IDS_MAX = 10_000
 TRIES_MAX = 3
-"""Counts without an answer after which an id that is found counts as its entry's."""
+"""Counts that a side cannot make, after which an id that is found counts as its entry's. A side that is away is waited for."""
 
 Id = tuple[str, str]
 """Topic, and id as senders see it."""
@@ -36,8 +38,14 @@ class RepeatedIds:
         return id_ in self._ids
 
     def lacks(self, position: int, primary: int | None, secondary: int | None) -> bool | None:
-        """Whether the secondary has fewer copies than the primary; None: ask again."""
-        if primary is not None and secondary is not None:
+        """Whether the secondary has fewer copies than the primary; None: ask again.
+
+        Args:
+            primary, secondary: the sides' answers to `count_copies`.
+        """
+        if primary is None or secondary is None:
+            return None
+        if UNCOUNTABLE not in (primary, secondary):
             self._tries.pop(position, None)
             return secondary < primary
         self._tries[position] = self._tries.get(position, 0) + 1

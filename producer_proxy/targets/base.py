@@ -51,6 +51,8 @@ OnOutcomes = Callable[[Sequence[ToldOutcome]], object]
 AllStored = Callable[[bytes, int], bool]
 STORED: Outcome = (int(Code.OK), None, None)
 """An outcome of messages whose queue their sender knows."""
+UNCOUNTABLE = -1
+"""Instead of a number of copies: the target cannot tell it, now or a moment later."""
 
 
 class Repetition(NamedTuple):
@@ -209,8 +211,11 @@ class SendTarget(ABC):
     def count_copies(
         self, messages: Sequence[MessageSlice], shown_ids: Sequence[str], since_ms: int, deadline_s: float
     ) -> list[int | None]:
-        """As `stored_copies`: how many copies of each there are, which costs more; None: it is not known now."""
-        return [None] * len(messages)
+        """As `stored_copies`: how many copies of each there are, which costs more.
+
+        None: it is not known now.
+        """
+        return [UNCOUNTABLE] * len(messages)
 
     @property
     def up(self) -> bool:

@@ -6,7 +6,7 @@ from typing import TypeVar
 from gevent.pool import Pool
 
 from engine.client.brokers import Broker, Brokers
-from producer_proxy.targets.base import MessageSlice, Outcome
+from producer_proxy.targets.base import UNCOUNTABLE, MessageSlice, Outcome
 from producer_proxy.targets.engine_look_ups import count_by_id, find_by_id
 from producer_proxy.targets.engine_pending_ids import UNKNOWN, joined
 
@@ -38,10 +38,15 @@ def count_copies(
     def count(broker: Broker, topic: str, shown: str) -> int | None:
         return count_by_id(broker, topic, shown, since_ms, deadline_s)
 
-    return [
-        None if None in counts else sum(each for each in counts if each is not None)
-        for counts in _asked(brokers, messages, shown_ids, deadline_s, count)
-    ]
+    return [_sum(counts) for counts in _asked(brokers, messages, shown_ids, deadline_s, count)]
+
+
+def _sum(counts: Sequence[int | None]) -> int | None:
+    """All brokers' answers to `count_copies` as one."""
+    known = [each for each in counts if each is not None]
+    if UNCOUNTABLE in known:
+        return UNCOUNTABLE
+    return sum(known) if len(known) == len(counts) else None
 
 
 def _asked(

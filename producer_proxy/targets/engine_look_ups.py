@@ -9,7 +9,7 @@ from engine.link.errors import PayloadError
 from engine.link.look_up import decode_look_up_answer, encode_look_up
 from engine.link.operations import LOOK_UP_ID
 from engine.link.pieces import AnswerPiece
-from producer_proxy.targets.base import Outcome
+from producer_proxy.targets.base import UNCOUNTABLE, Outcome
 from producer_proxy.targets.engine_pending_ids import NONE, UNKNOWN
 
 COUNTED_AT_ONCE = 100
@@ -33,11 +33,11 @@ def find_by_id(broker: Broker, topic: str, shown: str, since_ms: int, deadline_s
 
 
 def count_by_id(broker: Broker, topic: str, shown: str, since_ms: int, deadline_s: float) -> int | None:
-    """The number of messages with an id; None: the engine does not tell. As `find_by_id`."""
+    """The number of messages with an id; None: it is not known now; UNCOUNTABLE: the engine cannot tell. As `find_by_id`."""
     count = 0
     for found in _slices(broker, topic, shown, since_ms, COUNTED_AT_ONCE, deadline_s):
         if not isinstance(found, list):
-            return 0 if found == NONE else None
+            return 0 if found == NONE else UNCOUNTABLE if found == CANNOT else None
         count += len(found)
     return count
 

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from common.contract import Code
 from engine.client.rpc import RpcClient
-from engine.link.codes import OK
+from engine.link.codes import OK, TOO_LARGE
 from engine.link.errors import PayloadError
 from engine.link.find import decode_counts, decode_found, encode_find
 from engine.link.operations import FIND
-from producer_proxy.targets.base import MessageSlice, Outcome
+from producer_proxy.targets.base import UNCOUNTABLE, MessageSlice, Outcome
 
 
 def stored_copies(
@@ -18,8 +18,13 @@ def stored_copies(
 ) -> list[Outcome]:  # fmt: skip
     """See SendTarget.stored_copies. One question per topic."""
     outcomes: list[Outcome] = [(int(Code.UNAVAILABLE), None, None)] * len(messages)
-    for index, partition in _asked(link, cluster, messages, shown_ids, since_ms, deadline_s, False, decode_found):
-        outcomes[index] = (int(Code.OK), None, None) if partition is None else (int(Code.DUPLICATE), partition, None)
+    for indexes, _, found in _asked(link, cluster, messages, shown_ids, since_ms, deadline_s, False, decode_found):
+        if found is None:
+            continue
+        for index in indexes:
+            partition = found.get(shown_ids[index])
+            is_there = partition is not None
+            outcomes[index] = (int(Code.DUPLICATE), partition, None) if is_there else (int(Code.OK), None, None)
     return outcomes
 
 
@@ -29,16 +34,20 @@ def count_copies(
 ) -> list[int | None]:  # fmt: skip
     """See SendTarget.count_copies. One question per topic."""
     counts: list[int | None] = [None] * len(messages)
-    for index, count in _asked(link, cluster, messages, shown_ids, since_ms, deadline_s, True, decode_counts):
-        counts[index] = count or 0
+    for indexes, code, found in _asked(link, cluster, messages, shown_ids, since_ms, deadline_s, True, decode_counts):
+        for index in indexes:
+            if found is not None:
+                counts[index] = found.get(shown_ids[index], 0)
+            elif code == TOO_LARGE:
+                counts[index] = UNCOUNTABLE
     return counts
 
 
 def _asked(
     link: RpcClient | None, cluster: str, messages: Sequence[MessageSlice], shown_ids: Sequence[str], since_ms: int,
     deadline_s: float, is_counted: bool, decode: Callable[[bytes], dict[str, int]],
-) -> Iterator[tuple[int, int | None]]:  # fmt: skip
-    """(index of a message, the answer's number of its id), of the topics that were answered."""
+) -> Iterator[tuple[list[int], int, dict[str, int] | None]]:  # fmt: skip
+    """(indexes of a topic's messages, code, the answer's numbers by id), of the topics that were asked about."""
     by_topic: dict[str, list[int]] = {}
     for index, message in enumerate(messages):
         by_topic.setdefault(message.destination.name, []).append(index)
@@ -51,5 +60,4 @@ def _asked(
             numbers = decode(answer) if code == OK else None
         except PayloadError:
             numbers = None
-        if numbers is not None:
-            yield from ((index, numbers.get(shown_ids[index])) for index in indexes)
+        yield indexes, code, numbers

@@ -13,6 +13,7 @@ from common.kafka.records import Records
 from engine.link.codes import OK
 from engine.link.errors import PayloadError
 from engine.link.find import FindRequest, decode_counts, decode_find, decode_found, encode_find, encode_found
+from kafka_bridge import finding
 from kafka_bridge.finding import Finder
 
 ANSWER_S_MAX = 20.0
@@ -116,6 +117,22 @@ def test_a_cluster_that_is_away_or_unknown_and_a_missing_topic_are_no_answer_abo
     assert find(config, OneTopic([]), 0, "a", cluster="other")[0] == Code.UNAVAILABLE
     code, sentence = find(config, OneTopic([]), 0, "a", topic="other")
     assert code == Code.UNAVAILABLE and b'topic "other": it does not exist' in sentence
+
+
+@pytest.mark.parametrize(
+    "stands_still, code, told",
+    [(False, Code.TOO_LARGE, b"took too long"), (True, Code.UNAVAILABLE, b"does not answer")],
+)
+def test_a_search_that_is_too_long_is_told_apart_from_a_cluster_that_is_away(
+    config, monkeypatch, stands_still, code, told
+):
+    driver = OneTopic([(number, "x") for number in range(1_000_000)])
+    if stands_still:
+        monkeypatch.setattr(driver, "poll", lambda wait_s: [])
+    monkeypatch.setattr(finding, "SEARCH_S_MAX", 0.1)
+    monkeypatch.setattr(finding, "SILENT_S", 0.05)
+    found, sentence = find(config, driver, 0, "a")
+    assert found == code and told in sentence
 
 
 def test_question_and_answer_survive_their_bytes():

@@ -15,7 +15,7 @@ from common.keyhash import queue_of
 from common.wire.names import find_names
 from producer_proxy.journal.journal import RepairJournal
 from producer_proxy.journal.journaling import Journaling
-from producer_proxy.targets.base import MessageSlice, ResolveError, SendTarget
+from producer_proxy.targets.base import UNCOUNTABLE, MessageSlice, ResolveError, SendTarget
 from producer_proxy.targets.topics import Targets, Topics
 
 QUEUES = 4
@@ -96,7 +96,7 @@ class Side(SendTarget):
 
     def count_copies(self, messages, shown_ids, since_ms, deadline_s):
         if self.look_up != Code.OK:
-            return [None] * len(messages)
+            return [UNCOUNTABLE if self.look_up == Code.INVALID else None] * len(messages)
         ids = {each.destination.name: self.ids(each.destination.name) for each in messages}
         return [ids[each.destination.name].count(shown) for each, shown in zip(messages, shown_ids, strict=True)]
 

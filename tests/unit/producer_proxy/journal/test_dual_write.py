@@ -8,7 +8,7 @@ import pytest
 from common.contract import Code, Message, encode_struct
 from producer_proxy.journal.divergence import divergence
 from producer_proxy.journal.segment import JournalSegment
-from producer_proxy.targets.base import MessageSlice, ResolveError
+from producer_proxy.targets.base import UNCOUNTABLE, MessageSlice, ResolveError
 from tests.unit.producer_proxy.journal.side import DualDesk, SideDestination
 
 
@@ -317,6 +317,34 @@ def test_a_first_send_that_the_primary_stores_after_the_second_one_is_copied_too
     even(desk)
     assert desk.primary.ids() == ["a", "a"]
     assert_the_same_number_of_each_id(desk)
+
+
+def test_a_copy_waits_while_a_side_is_away_that_has_to_tell_how_often_it_has_the_id(desk, monkeypatch):
+    monkeypatch.setattr("producer_proxy.journal.repair.ASK_AGAIN_S", 0.01)
+    monkeypatch.setattr(desk.primary, "settled_after_s", 0.0)
+    desk.primary.code, desk.primary.stores_anyway = Code.TIMEOUT, True
+    desk.submit(Message(topic="t", key="k", id="a"))
+    desk.primary.code = None
+    desk.submit(Message(topic="t", key="k", id="a"))
+    counts, count_copies = [], desk.primary.count_copies
+    monkeypatch.setattr(desk.primary, "count_copies", lambda members, *_: counts.append(1) or [None] * len(members))
+    soon(lambda: len(counts) > 20, "many counts without an answer")
+    assert desk.secondary.ids() == ["a"]
+    monkeypatch.setattr(desk.primary, "count_copies", count_copies)
+    even(desk)
+    assert_the_same_number_of_each_id(desk)
+
+
+def test_a_side_that_cannot_count_its_copies_is_asked_a_few_times_alone(desk, monkeypatch):
+    monkeypatch.setattr("producer_proxy.journal.repair.ASK_AGAIN_S", 0.01)
+    monkeypatch.setattr(desk.primary, "settled_after_s", 0.0)
+    monkeypatch.setattr(desk.primary, "count_copies", lambda members, *_: [UNCOUNTABLE] * len(members))
+    desk.primary.code = Code.TIMEOUT
+    desk.submit(Message(topic="t", key="k", id="a"))
+    desk.primary.code = None
+    desk.submit(Message(topic="t", key="k", id="a"))
+    even(desk)
+    assert desk.primary.ids() == desk.secondary.ids() == ["a"]
 
 
 @pytest.mark.parametrize("stored_first", [False, True])
