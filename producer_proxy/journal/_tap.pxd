@@ -2,6 +2,7 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from engine.client._append_request cimport AppendRequest, AppendTap
+from engine.client._destination cimport Destination
 
 
 cdef struct TappedEntry:              # one message
@@ -17,6 +18,9 @@ cdef struct TappedRun:                # consecutive entries of one queue, with o
     int64_t offset                    # of its first message
 
 
+cdef class DualTap
+
+
 cdef class TappedBatch:
     # Invariants: entries[0..count) and runs[0..run_count) are filled, the counts of the runs add up to `count`; an
     # entry's block, which contains its record, lies within `data`.
@@ -29,7 +33,7 @@ cdef class TappedBatch:
     cdef uint32_t run_count
     cdef TappedEntry* entries
     cdef TappedRun* runs
-    cdef int gather(self, AppendRequest append, void* tap) except -1
+    cdef int gather(self, AppendRequest append, DualTap tap) except -1
     cdef bytes encode(self, AppendRequest append, void* tap, uint64_t position, int64_t now_ms)
     cdef int settle(self, AppendRequest append, void* tap) except -1
 
@@ -38,5 +42,7 @@ cdef class DualTap(AppendTap):
     cdef public bint is_closed        # a topic of the pair is refused: calls take the rare path, which says so
     cdef readonly set open            # batches that the primary has not answered
     cdef object write, on_answered, on_fault
+    cdef dict known                   # Destination -> DualDestination, of the last ones
     cdef AppendRequest append         # the one that is being told; None: none is
     cdef TappedBatch batch
+    cdef object dual(self, Destination destination)

@@ -32,6 +32,7 @@ cdef enum:
     PRODUCE_MESSAGE = 16
     PRODUCE_RESULT = 16
     PRODUCE_HAS_ID = 1
+    KNOWN_MAX = 1000
 
 crc32c_setup(1)
 
@@ -51,7 +52,7 @@ cdef class TappedBatch:
     def names(self):
         return {topic.name for topic in self.topics}
 
-    cdef int gather(self, AppendRequest append, void* tap) except -1:
+    cdef int gather(self, AppendRequest append, DualTap tap) except -1:
         """Count the messages, and make room for their entries."""
         cdef AppendRun* run
         cdef uint32_t r, topic = 0
@@ -64,17 +65,14 @@ cdef class TappedBatch:
             raise MemoryError()
         for r in range(append.run_count):
             run = &append.runs[r]
-            if run.tap != tap:
+            if run.tap != <void*>tap:
                 continue
             destination = <Destination>append.destinations[run.destination - 1]
             if destination is not last:
                 found = numbers.get(destination)
                 if found is None:
                     found = numbers[destination] = len(self.topics)
-                    self.topics.append(DualDestination(
-                        (<bytes>destination.name).decode("ascii"), destination.queues, destination.durability, destination.grade,
-                        destination.id_window_ms, destination,
-                    ))
+                    self.topics.append(tap.dual(destination))
                 topic, last = found, destination
                 self.durability = destination.durability
             self.runs[self.run_count].topic = topic
@@ -246,12 +244,24 @@ cdef class DualTap(AppendTap):
 
     def __init__(self, write, on_answered, on_fault):
         self.write, self.on_answered, self.on_fault = write, on_answered, on_fault
-        self.open = set()
+        self.open, self.known = set(), {}
+
+    cdef object dual(self, Destination destination):
+        """The destination on two sides; kept, since each append asks for those of its topics. Its grade is that of the first time."""
+        found = self.known.get(destination)
+        if found is None:
+            if len(self.known) >= KNOWN_MAX:
+                self.known.clear()
+            found = self.known[destination] = DualDestination(
+                (<bytes>destination.name).decode("ascii"), destination.queues, destination.durability, destination.grade,
+                destination.id_window_ms, destination,
+            )
+        return found
 
     cdef object sending(self, AppendRequest append):
         cdef TappedBatch batch = TappedBatch()
         try:
-            batch.gather(append, <void*>self)
+            batch.gather(append, self)
             self.append, self.batch = append, batch
             if not self.write(self.encode, batch.count):
                 batch.data = None

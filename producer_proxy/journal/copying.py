@@ -32,7 +32,7 @@ limited = LimitedLog(logging.getLogger("penstock.producer_proxy.journal"))
 WAITING_BYTES_MAX = 8 << 20
 """Bytes that wait in memory for the secondary; what comes above it stays in the journal."""
 BATCH_MESSAGES_MAX, BATCH_BYTES_MAX = 2_000, 4 << 20
-GATHER_S = 0.05
+GATHER_S = 0.1
 """Time in which batches of the tap gather for one request to the secondary. More costs less CPU; the secondary is later."""
 REST_SHARE = 3
 """Time that the proxy's calls get after each batch that is left to the repair, per time that this took. A secondary that

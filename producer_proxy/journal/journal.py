@@ -37,7 +37,7 @@ from producer_proxy.targets.base import MessageSlice
 limited = LimitedLog(logging.getLogger("penstock.producer_proxy.journal"))
 
 BYTES_MAX = 1 << 30
-MARK_S, SYNC_S = 0.1, 1.0
+MARK_S, SYNC_S = 0.25, 1.0
 """Age at which marks are written, and intents synced. A crash of the process costs one question for each lost mark."""
 RETRY_S = 1.0
 READ_BYTES = 1 << 20
