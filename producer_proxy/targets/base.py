@@ -52,7 +52,7 @@ AllStored = Callable[[bytes, int], bool]
 STORED: Outcome = (int(Code.OK), None, None)
 """An outcome of messages whose queue their sender knows."""
 UNCOUNTABLE = -1
-"""Instead of a number of copies: the target cannot tell it, now or a moment later."""
+"""Instead of a number of copies: the target cannot tell it, and could not a moment later."""
 
 
 class Repetition(NamedTuple):
@@ -213,7 +213,7 @@ class SendTarget(ABC):
     ) -> list[int | None]:
         """As `stored_copies`: how many copies of each there are, which costs more.
 
-        None: it is not known now.
+        None: it is not known now. UNCOUNTABLE: the target cannot tell it.
         """
         return [UNCOUNTABLE] * len(messages)
 
