@@ -3,28 +3,38 @@
 Question: what does a secondary in Kafka cost a topic at home in the engine? Settings: open loops of 8,000 messages/s in
 calls of 50 and of 2,000 calls/s of one message, 128 bytes, 64 keys, 4 topics of 8 queues, MEMORY, 16 connections. Rounds
 with and without a secondary alternate. CPU is that of the proxy's process until it is idle again, so that the copies
-are in it. Broker and bridge give way to all others (nice 19): on a machine of two cores the latency would show their work
-otherwise. Excluded: CPU of engine, bridge, broker, generator.
+are in it. Broker and bridge give way to all others (SCHED_IDLE): on a machine of two cores the latency would show their work
+otherwise. They still share caches, memory and wake-ups with the others. So a third form is measured in each round: without
+a secondary, while a producer of its own writes as many records to the same broker. What a dual write itself adds is the
+difference to that one. Some rounds of all at full priority come first, in which the broker's virtual machine compiles:
+its compiler holds a core for 4 ms, whatever its priority. Excluded: CPU of engine, bridge, broker, generator.
 """
 
 import statistics
-from collections.abc import Callable
-from contextlib import ExitStack
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
+from bench import kafka_drivers
 from bench.errors import RunError
 from bench.figures import Figure
 from bench.generator import STORED, LoadTarget, run_load
 from bench.kafka.desk import CLUSTER, KafkaDesk, kafka_desk
 from bench.measure import on_one_core, settle
 from bench.settings import LoadSettings
+from common.kafka.drivers import open_driver
 
 PROXY = "producer_proxy"
 TOPICS = 4
+PLAIN, BESIDE, DUAL = "plain", "beside", "dual"
+"""Forms: without a secondary; so, while as many records go to the broker; with a secondary."""
+STREAM_TOPIC = "beside"
 SHAPES = {50: 8_000.0, 1: 2_000.0}
 """Messages per second by messages per call: what the bridge can carry on two cores beside all others."""
-ROUNDS = 5
+ROUNDS, WARM_ROUNDS = 5, 4
 CPU_SHARE_MAX, LATENCY_SHARE_MAX = 1.3, 1.1
 
 
@@ -41,14 +51,19 @@ def run(scale: float, seconds: float, say: Callable[[str], None]) -> list[Figure
             {f"dual-{number}": {"secondary": f"kafka:{CLUSTER}", "id_window_ms": 0} for number in range(TOPICS)}
         )
         desk.create({f"plain-{number}": {"id_window_ms": 0} for number in range(TOPICS)}, on_kafka=False)
-        desk.give_way()
+        with closing(open_driver().admin(desk.connection)) as admin:
+            kafka_drivers.create(admin, STREAM_TOPIC)
         for batch, rate in SHAPES.items():
             settings = LoadSettings(batch=batch, rate=rate, topics=TOPICS, keys=64, seconds=seconds, warmup_s=0.0)
             loads = {}
-            for kind in ("plain", "dual"):
+            for kind in (PLAIN, DUAL):
                 part = replace(settings, topic_pattern=f"{kind}-%d")
                 loads[kind] = part, stack.enter_context(desk.instance.prepared(part))
                 settle(*loads[kind])
+            with _stream(desk, rate):
+                for _ in range(WARM_ROUNDS):
+                    _round(desk, *loads[DUAL])
+            desk.give_way()
             figures += _compared(desk, loads, batch, say)
     return figures
 
@@ -56,30 +71,52 @@ def run(scale: float, seconds: float, say: Callable[[str], None]) -> list[Figure
 def _compared(
     desk: KafkaDesk, loads: dict[str, tuple[LoadSettings, LoadTarget]], batch: int, say: Callable[[str], None]
 ) -> list[Figure]:
-    found: dict[str, list[Round]] = {kind: [] for kind in loads}
+    found: dict[str, list[Round]] = {kind: [] for kind in (PLAIN, BESIDE, DUAL)}
     for number in range(ROUNDS):
-        for kind, (settings, target) in loads.items():
-            found[kind].append(_round(desk, settings, target))
+        for kind in found:
+            with ExitStack() as stack:
+                if kind == BESIDE:
+                    stack.enter_context(_stream(desk, SHAPES[batch]))
+                found[kind].append(_round(desk, *loads[DUAL if kind == DUAL else PLAIN]))
             say(f"dual: {batch} per call, round {number + 1}, {kind}: {found[kind][-1]}")
     with desk.stopped_broker():
-        hanging = _round(desk, *loads["dual"])
+        hanging = _round(desk, *loads[DUAL])
     desk.settled_cpu_s(PROXY)
     say(f"dual: {batch} per call, Kafka hangs: {hanging}")
-    plain, dual = (
-        Round(*(statistics.median(each) for each in zip(*found[kind], strict=True))) for kind in ("plain", "dual")
+    plain, beside, dual = (
+        Round(*(statistics.median(each) for each in zip(*rounds, strict=True))) for rounds in found.values()
     )
     name = f"{batch} per call"
     return [
         Figure(f"{name}: proxy, without a secondary", plain.cpu_us, "µs of CPU per message"),
         Figure(f"{name}: proxy, with one", dual.cpu_us, "µs of CPU per message"),
         Figure(f"{name}: ratio", dual.cpu_us / plain.cpu_us, "", most=CPU_SHARE_MAX),
+        Figure(f"{name}: proxy, without one beside as many records", beside.cpu_us, "µs of CPU per message"),
+        Figure(f"{name}: ratio to that", dual.cpu_us / beside.cpu_us, ""),
         Figure(f"{name}: p99 without a secondary", plain.p99_ms, "ms"),
         Figure(f"{name}: p99 with one", dual.p99_ms, "ms"),
         Figure(f"{name}: ratio of p99", dual.p99_ms / plain.p99_ms, "", most=LATENCY_SHARE_MAX),
+        Figure(f"{name}: p99 without one beside as many records", beside.p99_ms, "ms"),
+        Figure(f"{name}: ratio of p99 to that", dual.p99_ms / beside.p99_ms, ""),
         Figure(f"{name}: p99 while Kafka hangs", hanging.p99_ms, "ms"),
         Figure(f"{name}: ratio of p99 while Kafka hangs", hanging.p99_ms / plain.p99_ms, "", most=LATENCY_SHARE_MAX),
         Figure(f"{name}: CPU while Kafka hangs, ratio", hanging.cpu_us / plain.cpu_us, ""),
     ]
+
+
+@contextmanager
+def _stream(desk: KafkaDesk, per_s: float) -> Iterator[None]:
+    """So many records per second go to the broker during the block, from a process of their own."""
+    command = [sys.executable, "-P", "-m", "bench.kafka.stream", desk.bootstrap, STREAM_TOPIC, str(per_s)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            if process.stdout is None or not process.stdout.readline():
+                raise RunError("dual write: the stream beside it has not begun")
+            yield
+            if process.poll() is not None:
+                raise RunError("dual write: the stream beside it has ended")
+        finally:
+            process.kill()
 
 
 def _round(desk: KafkaDesk, settings: LoadSettings, target: LoadTarget) -> Round:
