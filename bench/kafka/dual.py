@@ -6,8 +6,8 @@ with and without a secondary alternate. CPU is that of the proxy's process until
 are in it. Broker and bridge give way to all others (SCHED_IDLE): on a machine of two cores the latency would show their work
 otherwise. They still share caches, memory and wake-ups with the others. So a third form is measured in each round: without
 a secondary, while a producer of its own writes as many records to the same broker. What a dual write itself adds is the
-difference to that one. Some rounds of all at full priority come first, in which the broker's virtual machine compiles:
-its compiler holds a core for 4 ms, whatever its priority. Excluded: CPU of engine, bridge, broker, generator.
+difference to that one. Some rounds with a secondary come first, in which the broker's virtual machine compiles: its
+compiler holds a core for 4 ms, whatever its priority. Excluded: CPU of engine, bridge, broker, generator.
 """
 
 import statistics

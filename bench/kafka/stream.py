@@ -28,7 +28,7 @@ def main() -> None:
     print("ready", flush=True)
     due = time.monotonic()
     while True:
-        time.sleep(max(0.0, due - time.monotonic()))
+        time.sleep(max(0.0, due - time.monotonic()))  # the pace
         producer.produce(_records(topic, count), lambda results: None)
         due += count / per_s
 

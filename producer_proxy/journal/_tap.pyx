@@ -32,7 +32,7 @@ cdef enum:
     PRODUCE_MESSAGE = 16
     PRODUCE_RESULT = 16
     PRODUCE_HAS_ID = 1
-    KNOWN_MAX = 1000
+    KNOWN_MAX = 1000                  # destinations; then all are found anew
 
 crc32c_setup(1)
 
@@ -247,7 +247,7 @@ cdef class DualTap(AppendTap):
         self.open, self.known = set(), {}
 
     cdef object dual(self, Destination destination):
-        """The destination on two sides; kept, since each append asks for those of its topics. Its grade is that of the first time."""
+        """The DualDestination of a topic; kept, since each append asks for it. Its grade is that of the topic's first append."""
         found = self.known.get(destination)
         if found is None:
             if len(self.known) >= KNOWN_MAX:

@@ -1,4 +1,4 @@
-"""How often sides have an id: what is not known now is told apart from what a side cannot tell."""
+"""Counts of the copies of an id, in Kafka and in the engine: a number, "not known now", or "cannot be counted"."""
 
 import pytest
 
