@@ -14,7 +14,7 @@ from common.kafka._fetched cimport FetchedRecord, FetchedRecords, columns_of, va
 from common.kafka.decoding import malformed
 
 cdef extern from "crc32c.h" nogil:
-    void crc32c_setup(int allow_instruction)
+    void crc32c_setup()
     uint32_t crc32c_extend(uint32_t crc, const void* data, size_t size)
 
 cdef enum:
@@ -41,7 +41,7 @@ cdef enum RecordFault:
 
 cdef int64_t OFFSET_MAX = <int64_t>1 << 62
 
-crc32c_setup(1)
+crc32c_setup()
 
 
 cdef class BatchDecoder:

@@ -9,7 +9,7 @@ from producer_proxy.buffer.entry import BufferEntry
 
 cdef extern from "crc32c.h" nogil:
     uint32_t crc32c_extend(uint32_t crc, const void* data, size_t size)
-    void crc32c_setup(int allow_instruction)
+    void crc32c_setup()
 
 cdef enum:
     BLOCK_HEAD = 16
@@ -22,7 +22,7 @@ cdef enum:
     ID_SIZE = 16
     VALUE_HEAD = 7
 
-crc32c_setup(1)
+crc32c_setup()
 
 
 def entries_at(bytes data, uint64_t start, list positions, int64_t bytes_max):

@@ -8,12 +8,12 @@ from libc.string cimport memcpy
 from producer_proxy.journal._block cimport BLOCK_HEAD, ENTRY_HEAD, begin_block, end_block, padded
 
 cdef extern from "crc32c.h" nogil:
-    void crc32c_setup(int allow_instruction)
+    void crc32c_setup()
 
 cdef enum:
     ID_SIZE = 16
 
-crc32c_setup(1)
+crc32c_setup()
 
 
 def intents_of(uint64_t position, int64_t accepted_at_ms, messages):

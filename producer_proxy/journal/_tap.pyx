@@ -21,7 +21,7 @@ from producer_proxy.targets.base import MessageSlice
 from producer_proxy.targets.dual import DualDestination
 
 cdef extern from "crc32c.h" nogil:
-    void crc32c_setup(int allow_instruction)
+    void crc32c_setup()
 
 cdef enum:
     MARK_SIZE = 8
@@ -34,7 +34,7 @@ cdef enum:
     PRODUCE_HAS_ID = 1
     KNOWN_MAX = 1000                  # destinations; then all are found anew
 
-crc32c_setup(1)
+crc32c_setup()
 
 
 cdef class TappedBatch:

@@ -6,7 +6,7 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef extern from "crc32c.h" nogil:
     uint32_t crc32c_extend(uint32_t crc, const void* data, size_t size)
-    void crc32c_setup(int allow_instruction)
+    void crc32c_choose(int best)
     int crc32c_mode
 
 

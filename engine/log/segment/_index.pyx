@@ -22,10 +22,13 @@ def crc32c(data, uint32_t crc=0):
     return crc
 
 
-def use_tables(bint wanted):
-    """For tests: compute checksums without the processor's instruction. Returns whether the instruction is in use."""
-    crc32c_setup(0 if wanted else 1)
-    return crc32c_mode == 2
+def choose_crc32c(int best):
+    """For tests: compute checksums in a slower way. 1 tables, 2 the processor's instruction, 3 three lanes of it.
+
+    Returns the way in use: a processor may lack the one asked for.
+    """
+    crc32c_choose(best)
+    return crc32c_mode
 
 
 cdef int compare_slots(const void* left, const void* right) noexcept nogil:
