@@ -70,11 +70,10 @@ cdef class BatchScanner:
 
     cdef uint64_t base
     cdef uint32_t seed
-    cdef int family
 
-    def __cinit__(self, bytes log_id, uint64_t base, int family, *_):
+    def __cinit__(self, bytes log_id, uint64_t base, *_):
         self.seed = crc32c_extend(0, <const char*>log_id, len(log_id))
-        self.base, self.family = base, family
+        self.base = base
 
     cdef bint take(self, const BatchHeader* header, uint32_t at) noexcept nogil:
         """Take a whole, verified batch of messages. Returns False when there is no memory."""
@@ -111,6 +110,22 @@ cdef class BatchScanner:
         return at, [], 0, last, last_crc
 
 
+cdef class SharedScan(BatchScanner):
+    """Feeds one or two takers of one segment, and has the bytes read and verified once for both.
+
+    Args:
+        takers: at least one.
+    """
+
+    cdef BatchScanner first, second
+
+    def __cinit__(self, bytes log_id, uint64_t base, BatchScanner first not None, BatchScanner second=None):
+        self.first, self.second = first, second
+
+    cdef bint take(self, const BatchHeader* header, uint32_t at) noexcept nogil:
+        return self.first.take(header, at) and (self.second is None or self.second.take(header, at))
+
+
 cdef class TermCollector(BatchScanner):
     """Collects a segment's sorted entries in passes of bounded memory: each takes the lowest hashes that are left.
 
@@ -121,6 +136,7 @@ cdef class TermCollector(BatchScanner):
 
     cdef LookupEntry* entries
     cdef size_t used, room, entries_max
+    cdef int family
     cdef uint64_t k0, k1, low, high
     cdef readonly int64_t oldest_ms, newest_ms
 
@@ -128,7 +144,7 @@ cdef class TermCollector(BatchScanner):
         cdef const uint8_t* key = log_id
         memcpy(&self.k0, key, 8)
         memcpy(&self.k1, key + 8, 8)
-        self.entries_max = entries_max
+        self.family, self.entries_max = family, entries_max
         self.oldest_ms, self.newest_ms = (<int64_t>1 << 62), -(<int64_t>1 << 62)
         self.high = HIGHEST
 
@@ -251,6 +267,7 @@ cdef class TermSearcher(BatchScanner):
         from_ms, to_ms: stored at or after, and not after.
     """
 
+    cdef int family
     cdef uint32_t topic_id
     cdef bytes name
     cdef const uint8_t* wanted
@@ -260,7 +277,7 @@ cdef class TermSearcher(BatchScanner):
     cdef size_t used, room
 
     def __cinit__(self, bytes log_id, uint64_t base, int family, uint32_t topic_id, bytes name, int64_t from_ms, int64_t to_ms):
-        self.topic_id, self.name, self.from_ms, self.to_ms = topic_id, name, from_ms, to_ms
+        self.family, self.topic_id, self.name, self.from_ms, self.to_ms = family, topic_id, name, from_ms, to_ms
         self.wanted, self.wanted_size = name, len(name)
 
     def __dealloc__(self):

@@ -171,15 +171,14 @@ class LookupFileMaker:
 
     def _catch_up(self) -> Iterator[int]:
         """Make the partial indexes that are due; yields bytes read or written."""
-        for family in self._families:
-            while self._clock() >= self._partials_not_before and self.partials.due(family):
-                try:
-                    yield from self.partials.make(family, self.entries_max)
-                except CorruptionError:
-                    self.partials.drop_suspects()
-                except OSError as error:
-                    limited.error("directory=%s: partial index not made, retrying: %s", self._directory, error)
-                    self._partials_not_before = self._clock() + AFTER_FAULT_S
+        while self._clock() >= self._partials_not_before and any(map(self.partials.due, self._families)):
+            try:
+                yield from self.partials.make(self._families, self.entries_max)
+            except CorruptionError:
+                self.partials.drop_suspects()
+            except OSError as error:
+                limited.error("directory=%s: partial index not made, retrying: %s", self._directory, error)
+                self._partials_not_before = self._clock() + AFTER_FAULT_S
 
     def _beside_partials(self, work: Iterator[int]) -> Iterator[int]:
         """Do the work, and between any two steps the due work for the active segment."""
@@ -196,10 +195,14 @@ class LookupFileMaker:
             began = self._clock()
 
     def _make(self, base: int, family: Family) -> Iterator[int]:
-        """Make one file from partial indexes that cover its segment; yields bytes read or written."""
+        """Make one file from partial indexes that cover its segment; yields bytes read or written.
+
+        Those of the segment's other missing files are made with them, from the same bytes.
+        """
         work = (base, family)
         index = read_index_header(self._env, self._directory, base)
-        yield from self.partials.complete(work, index.end_at, self.entries_max)
+        missing = [each for each in self._families if each != family and not self.has(base, each)]
+        yield from self.partials.complete(base, [family, *missing], index.end_at, self.entries_max)
         partials = self.partials.of(*work)
         title = file_title(self._directory, self._log_id, base, family, index)
         writer = LookupFileWriter(self._env, self._directory, title)

@@ -6,7 +6,7 @@ family cover it from its first batch on without a gap, until the lookup file of 
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from engine.log.lookup_index.lookup_file import (
     Title,
     partial_title,
 )
-from engine.log.lookup_index.native import Merger, TermCollector
+from engine.log.lookup_index.native import Merger, SharedScan, TermCollector
 from engine.log.lookup_index.segment_read import feed_batches
 from engine.log.segment.native import BatchReader
 from engine.log.segment.side_files import SideFiles
@@ -121,18 +121,22 @@ class PartialIndexes:
         place = self._open_segment()
         return 0 if place is None else (place[1] - self._covered(place[0], family)) // self.partial_bytes
 
-    def make(self, family: Family, entries_max: int) -> Iterator[int]:
-        """Make the next partial index of the active segment, if one is due, and merge small ones; yields bytes read
-        or written."""
+    def make(self, families: Iterable[Family], entries_max: int) -> Iterator[int]:
+        """Make the next partial index of the active segment, where one is due, and merge small ones; yields bytes read
+        or written.
+        """
         place = self._open_segment()
-        if place is None or place[1] - self._covered(place[0], family) < self.partial_bytes:
+        if place is None:
             return
-        yield from self._make_next((place[0], family), place[1], entries_max)
+        keys = [(place[0], family) for family in families]
+        if any(place[1] - self._covered(*key) >= self.partial_bytes for key in keys):
+            yield from self._make_next(keys, place[1], entries_max)
 
-    def complete(self, key: Key, end_at: int, entries_max: int) -> Iterator[int]:
+    def complete(self, base: int, families: Iterable[Family], end_at: int, entries_max: int) -> Iterator[int]:
         """Make the missing partial indexes up to a sealed segment's end; yields bytes read or written."""
-        while self._covered(*key) < end_at:
-            yield from self._make_next(key, end_at, entries_max)
+        keys = [(base, family) for family in families]
+        while any(self._covered(*key) < end_at for key in keys):
+            yield from self._make_next(keys, end_at, entries_max)
 
     def merge(self, key: Key, partials: tuple[PartialIndex, ...], writer: LookupFileWriter) -> Iterator[int]:
         """Merge partial indexes into one file; yields bytes written.
@@ -143,30 +147,45 @@ class PartialIndexes:
         while count := merger.fill(BLOCKS_A_WRITE * BLOCK_ENTRIES):
             yield from writer.add(merger, count)
 
-    def _make_next(self, key: Key, end_at: int, entries_max: int) -> Iterator[int]:
-        """Make the next partial index, of about PARTIAL_BYTES and not beyond an address; then merge small ones."""
-        from_at = at = self._covered(*key)
-        collector = TermCollector(self._log_id, key[0], key[1].number, entries_max)
-        collector.begin(0)
-        for stretch in self._read(key[0], from_at, end_at, collector):
+    def _make_next(self, keys: list[Key], end_at: int, entries_max: int) -> Iterator[int]:
+        """Make the next partial index, of about PARTIAL_BYTES and not beyond an address, of those of a segment's families
+        that are covered least; then merge small ones. The bytes are read and verified once for all of them.
+        """
+        base, covered = keys[0][0], {key: self._covered(*key) for key in keys}
+        from_at = at = min(covered.values())
+        # After an error one may be behind the others: it ends where they do, and goes on with them from there.
+        end_at = min([end_at, *(each for each in covered.values() if each > from_at)])
+        collectors = {
+            key: TermCollector(self._log_id, base, key[1].number, entries_max)
+            for key in keys
+            if covered[key] == from_at
+        }
+        for collector in collectors.values():
+            collector.begin(0)
+        for stretch in self._read(base, from_at, end_at, SharedScan(self._log_id, base, *collectors.values())):
             at = stretch.end
             yield at - stretch.at
             if at - from_at >= self.partial_bytes:
                 break
         else:
             at = end_at  # the rest, if any, does not verify
+        for key, collector in collectors.items():
+            yield from self._add(key, collector, from_at, at)
+
+    def _add(self, key: Key, collector: TermCollector, from_at: int, end_at: int) -> Iterator[int]:
+        """Write a partial index that its collector has read once, and merge it with smaller ones."""
 
         def in_passes(writer: LookupFileWriter) -> Iterator[int]:
             count, low = collector.finish()
             yield from writer.add(collector, count)
             while low is not None:
                 collector.begin(low)
-                for stretch in self._read(key[0], from_at, at, collector):
+                for stretch in self._read(key[0], from_at, end_at, collector):
                     yield stretch.end - stretch.at
                 count, low = collector.finish()
                 yield from writer.add(collector, count)
 
-        partial = PartialIndex(from_at, at, 1, collector.oldest_ms, collector.newest_ms)
+        partial = PartialIndex(from_at, end_at, 1, collector.oldest_ms, collector.newest_ms)
         yield from self._write(key, partial, in_passes)
         self._replace(key, (*self.of(*key), partial))
         last = self.of(*key)[-self.partials_merged :]
@@ -175,11 +194,11 @@ class PartialIndexes:
             yield from self._write(key, merged, lambda writer: self.merge(key, last, writer))
             self._replace(key, (*self.of(*key)[: -len(last)], merged))
 
-    def _read(self, base: int, at: int, end_at: int, collector: TermCollector) -> Iterator[Stretch]:
-        """Feed the collector the segment's batches between two addresses."""
+    def _read(self, base: int, at: int, end_at: int, taker: TermCollector | SharedScan) -> Iterator[Stretch]:
+        """Feed the taker the segment's batches between two addresses."""
         file = self._env.open(f"{self._directory}/{segment_name(base)}")
         try:
-            for stretch in feed_batches(self._batches, file, base, end_at, collector, at):
+            for stretch in feed_batches(self._batches, file, base, end_at, taker, at):
                 self._counts.read_bytes += stretch.end - stretch.at
                 yield stretch
         finally:

@@ -42,9 +42,9 @@ class BatchScanner:
     """Replaces a BatchReader's `scan` in a WindowScan: takes whole batches in order, up to the first bytes that are
     none."""
 
-    def __init__(self, log_id: bytes, base: int, family: int) -> None:
+    def __init__(self, log_id: bytes, base: int) -> None:
         self._batches = BatchReader(log_id)
-        self._base, self._family = base, family
+        self._base = base
 
     def _take(self, batch: bytes, at: int, topic_id: int, stored_at_ms: int) -> None:
         raise NotImplementedError
@@ -68,6 +68,22 @@ class BatchScanner:
         return at, [], 0, last, last_crc
 
 
+class SharedScan(BatchScanner):
+    """Feeds several takers of one segment, and has the bytes read and verified once for all of them.
+
+    Args:
+        takers: at least one.
+    """
+
+    def __init__(self, log_id: bytes, base: int, *takers: BatchScanner) -> None:
+        super().__init__(log_id, base)
+        self._takers = takers
+
+    def _take(self, batch: bytes, at: int, topic_id: int, stored_at_ms: int) -> None:
+        for taker in self._takers:
+            taker._take(batch, at, topic_id, stored_at_ms)
+
+
 class TermCollector(BatchScanner):
     """Collects a segment's sorted entries in passes of bounded memory: each takes the lowest hashes that are left.
 
@@ -77,8 +93,8 @@ class TermCollector(BatchScanner):
     """
 
     def __init__(self, log_id: bytes, base: int, family: int, entries_max: int) -> None:
-        super().__init__(log_id, base, family)
-        self._log_id, self._entries_max = log_id, entries_max
+        super().__init__(log_id, base)
+        self._log_id, self._family, self._entries_max = log_id, family, entries_max
         self._entries: list[tuple[int, int]] = []
         self._low, self._high = 0, HIGHEST
         self.oldest_ms, self.newest_ms = 1 << 62, -(1 << 62)
@@ -141,8 +157,9 @@ class TermSearcher(BatchScanner):
     def __init__(
         self, log_id: bytes, base: int, family: int, topic_id: int, name: bytes, from_ms: int, to_ms: int
     ) -> None:
-        super().__init__(log_id, base, family)
-        self._topic_id, self._name, self._from_ms, self._to_ms = topic_id, name, from_ms, to_ms
+        super().__init__(log_id, base)
+        self._family, self._topic_id, self._name = family, topic_id, name
+        self._from_ms, self._to_ms = from_ms, to_ms
         self._found: list[int] = []
 
     def _take(self, batch: bytes, at: int, topic_id: int, stored_at_ms: int) -> None:

@@ -71,6 +71,34 @@ def test_no_run_is_made_before_enough_has_come(filled):
     assert m.log.look_up.maker.counts.runs == before
 
 
+def test_the_bytes_of_a_stretch_are_read_once_for_ids_and_keys(filled):
+    m = filled
+    covered = partials_of(m)[-1].end_at
+    assert [run[:3] for run in partials_of(m, "key")] == [run[:3] for run in partials_of(m)]
+    assert m.log.look_up.maker.counts.read_bytes == covered - 64
+
+
+def test_a_family_that_was_refused_its_run_catches_up_and_goes_on_with_the_other(form):
+    m = Machine(form, SimulatedEnv(), "/data", segment_bytes=SEGMENT)
+    with_partials(m, RUN, 1000)
+    maker, clock = m.log.look_up.maker, [0.0]
+    maker._clock = lambda: clock[0]
+
+    def refuse_keys(operation: str, path: str, at: int, size: int) -> None:
+        if operation == "create" and ".key." in path:
+            raise OSError(errno.ENOSPC, "simulated", path)
+
+    m.env.on_call = refuse_keys
+    fill_with_partials(m, 0, 20)
+    m.env.on_call = None
+    assert partials_of(m) and not partials_of(m, "key")
+    clock[0] += m.form.maker.AFTER_FAULT_S
+    fill_with_partials(m, 20, 80)
+    assert [run[:3] for run in partials_of(m, "key")] == [run[:3] for run in partials_of(m)]
+    all_is_found(m, 80)
+    m.close()
+
+
 def test_a_search_is_bounded_by_times_and_limits_across_partial_indexes(filled):
     for limit in (1, 5, 12):
         assert look_up(filled, "key", b"key-4", limit=limit) == [place(number) for number in range(4, 120, 10)]
@@ -236,9 +264,8 @@ def test_runs_of_a_segment_that_goes_before_its_file_is_made_go_with_it(form):
     for _ in range(4):
         fill(m, 30)
         m.log.look_up.maker._has_room = lambda: True
-        for family in m.form.lookup_file.FAMILIES.values():
-            for _ in m.log.look_up.maker.partials.make(family, 1 << 20):
-                pass
+        for _ in m.log.look_up.maker.partials.make(m.form.lookup_file.FAMILIES.values(), 1 << 20):
+            pass
     m.log.look_up.maker._has_room = lambda: False
     m.log.checkpoint()
     make(m)
