@@ -1,6 +1,9 @@
 # cython: language_level=3
-"""Sorted lookup entries: laid out in the blocks of a file, and merged from several files. Reference: merge.py."""
-from libc.stdint cimport uint8_t, uint32_t
+"""Sorted lookup entries: laid out in the blocks of a file, read from them, and merged from several files.
+
+Reference: merge.py.
+"""
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
@@ -35,27 +38,64 @@ cdef bytes packed_blocks(const LookupEntry* entries, size_t used, size_t first, 
     return out
 
 
+def unpacked_blocks(bytes data not None, bytes seed not None, uint32_t number):
+    """(entries, number of blocks that have them) of blocks, up to the first that does not verify or is not whole."""
+    cdef const uint8_t* block = data
+    cdef size_t count, used = 0, i, blocks = len(data) // BLOCK
+    cdef uint32_t crc, start = crc32c_extend(0, <const char*>seed, len(seed))
+    cdef bytes out = PyBytes_FromStringAndSize(NULL, blocks * BLOCK_ENTRIES * sizeof(LookupEntry))
+    cdef LookupEntry* entries = <LookupEntry*>PyBytes_AS_STRING(out)
+    with nogil:
+        for i in range(blocks):
+            count = (<const uint32_t*>block)[1]
+            crc = crc32c_extend(crc32c_extend(start, &number, 4), block + 4, BLOCK - 4)
+            if crc != (<const uint32_t*>block)[0] or not 1 <= count <= BLOCK_ENTRIES:
+                blocks = i
+                break
+            memcpy(entries + used, block + BLOCK_HEAD, count * sizeof(LookupEntry))
+            used += count
+            number += 1
+            block += BLOCK
+    return out[: used * sizeof(LookupEntry)], blocks
+
+
 cdef struct Head:
+    uint64_t hash                # of `next`
+    uint32_t at
     const LookupEntry* next
     const LookupEntry* end
 
 
+cdef inline int precedes(const Head* left, const Head* right) noexcept nogil:
+    """1 or 0, without a branch: which one is lower cannot be predicted."""
+    return (left.hash < right.hash) | ((left.hash == right.hash) & (left.at < right.at))
+
+
+cdef inline void look_at(Head* head, const LookupEntry* entry) noexcept nogil:
+    head.next, head.hash, head.at = entry, entry.hash, entry.at
+
+
 cdef class Merger:
-    """Merges the sorted entries of several files.
+    """Merges the sorted entries of several files, by a tree of losers (Knuth, The Art of Computer Programming, 5.4.1).
 
     Args:
-        sources: per file its blocks' packed entries in order, none empty.
+        sources: per file its packed entries in order, in pieces of which none is empty.
     """
 
     cdef list sources, held      # `held`: the packed entries that the heads point to
     cdef Head* heads
+    cdef int* winners            # per node of the tree; the leaves, one per source, are its second half
+    cdef int* losers
     cdef LookupEntry* entries
     cdef size_t used, room
 
     def __cinit__(self, list sources not None):
+        cdef size_t count = max(1, len(sources))
         self.sources, self.held = list(sources), [b""] * len(sources)
-        self.heads = <Head*>malloc(max(1, len(sources)) * sizeof(Head))
-        if self.heads == NULL:
+        self.heads = <Head*>malloc(count * sizeof(Head))
+        self.winners = <int*>malloc(2 * count * sizeof(int))
+        self.losers = <int*>malloc(count * sizeof(int))
+        if self.heads == NULL or self.winners == NULL or self.losers == NULL:
             raise MemoryError()
 
     def __init__(self, list sources not None):
@@ -65,6 +105,8 @@ cdef class Merger:
 
     def __dealloc__(self):
         free(self.heads)
+        free(self.winners)
+        free(self.losers)
         free(self.entries)
 
     def fill(self, size_t count):
@@ -89,28 +131,45 @@ cdef class Merger:
         return packed_blocks(self.entries, self.used, first, count, seed, number)
 
     cdef int merge(self, size_t count, int sources) noexcept:
-        """Take entries until there are `count`, or a source's block is used up: returns its number, else -1.
+        """Take entries until there are `count`, or a source's piece is used up: returns its number, else -1.
 
-        `fill` has made room for `count` entries, and each head's block has at least one entry.
+        `fill` has made room for `count` entries, and each head's piece has at least one entry.
         """
-        cdef int i, lowest
-        cdef const LookupEntry* entry
+        cdef int lowest, node, other, change
+        cdef Head* head
         with nogil:
+            lowest = self.build(sources)
             while self.used < count:
-                lowest = 0
-                entry = self.heads[0].next
-                for i in range(1, sources):
-                    if self.heads[i].next.hash < entry.hash or (self.heads[i].next.hash == entry.hash and self.heads[i].next.at < entry.at):
-                        lowest, entry = i, self.heads[i].next
-                self.entries[self.used] = entry[0]
+                head = &self.heads[lowest]
+                self.entries[self.used] = head.next[0]
                 self.used += 1
-                self.heads[lowest].next = entry + 1
-                if entry + 1 == self.heads[lowest].end:
+                if head.next + 1 == head.end:
                     return lowest
+                look_at(head, head.next + 1)
+                node = (sources + lowest) >> 1
+                while node:
+                    other = self.losers[node]
+                    # Without a branch, too: `change` has the bits in which the two differ when they change places.
+                    change = (other ^ lowest) & -precedes(&self.heads[other], &self.heads[lowest])
+                    self.losers[node] = other ^ change
+                    lowest ^= change
+                    node >>= 1
         return -1
 
+    cdef int build(self, int sources) noexcept nogil:
+        """Have every two neighbours play against each other; returns the source with the lowest entry."""
+        cdef int i, left, right
+        for i in range(sources):
+            self.winners[sources + i] = i
+        for i in range(sources - 1, 0, -1):
+            left, right = self.winners[2 * i], self.winners[2 * i + 1]
+            if precedes(&self.heads[right], &self.heads[left]):
+                left, right = right, left
+            self.winners[i], self.losers[i] = left, right
+        return self.winners[1]
+
     cdef int refill(self, size_t number) except -1:
-        """Load the source's next block. A source at its end is removed."""
+        """Load the source's next piece. A source at its end is removed."""
         cdef bytes packed = next(self.sources[number], None)
         cdef size_t last = len(self.sources) - 1
         if packed is None:
@@ -120,6 +179,6 @@ cdef class Merger:
             self.held.pop()
             return 0
         self.held[number] = packed
-        self.heads[number].next = <const LookupEntry*>PyBytes_AS_STRING(packed)
+        look_at(&self.heads[number], <const LookupEntry*>PyBytes_AS_STRING(packed))
         self.heads[number].end = self.heads[number].next + len(packed) // sizeof(LookupEntry)
         return 0

@@ -3,7 +3,7 @@
 
 Made for threads beside the loop: bytes are verified, hashed, compared and sorted without the GIL.
 """
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
@@ -17,11 +17,23 @@ from engine.log.lookup_index._merge cimport LookupEntry, packed_blocks
 
 cdef enum:
     DIGIT_BITS = 11
-    DIGITS = 6
+    DIGITS = 3
+    SORTED_FROM = 31                  # lowest bit of a hash by which entries are distributed: 33 bits, three digits
     FAMILY_ID = 1
 
 cdef uint64_t HIGHEST = 0xFFFFFFFFFFFFFFFF
-cdef const char* HEX = b"0123456789abcdef"
+cdef uint16_t[256] HEX                # a byte's two digits, as they stand in memory
+
+
+cdef void fill_hex() noexcept:
+    cdef const char* digits = b"0123456789abcdef"
+    cdef int i
+    for i in range(256):
+        (<char*>&HEX[i])[0] = digits[i >> 4]
+        (<char*>&HEX[i])[1] = digits[i & 15]
+
+
+fill_hex()
 
 
 cdef struct Name:
@@ -40,8 +52,7 @@ cdef bint term_of(const uint8_t* record, int family, Name* name) noexcept nogil:
     if record[4] & RECORD_HAS_ID:
         if family == FAMILY_ID:
             for i in range(16):
-                name.shown[2 * i] = HEX[message[i] >> 4]
-                name.shown[2 * i + 1] = HEX[message[i] & 15]
+                memcpy(name.shown + 2 * i, &HEX[message[i]], 2)
             name.data, name.size = name.shown, 32
             return True
         message += 16
@@ -209,41 +220,56 @@ cdef class TermCollector(BatchScanner):
     cdef bint sort(self) noexcept nogil:
         """Sort by hash, and by address among equal hashes, since they came in that order; each pair once.
 
-        Returns False when there is no memory.
+        Entries are distributed by three digits, the lowest first, which leaves to be put in order those few that differ
+        only in the bits below. Returns False when there is no memory.
         """
-        cdef LookupEntry* other
         cdef LookupEntry* source = self.entries
         cdef LookupEntry* target
-        cdef size_t starts[1 << DIGIT_BITS]
-        cdef size_t i, sum, count, used = 0
+        cdef LookupEntry entry
+        cdef uint32_t starts[DIGITS][1 << DIGIT_BITS]
+        cdef uint32_t* start
+        cdef uint32_t sum, count
+        cdef size_t i, at, used = 0
+        cdef uint64_t high
         cdef int digit, shift
         if self.used < 2:
             return True
-        other = target = <LookupEntry*>malloc(self.room * sizeof(LookupEntry))
-        if other == NULL:
+        target = <LookupEntry*>malloc(self.room * sizeof(LookupEntry))
+        if target == NULL:
             return False
+        memset(starts, 0, sizeof(starts))
+        for i in range(self.used):
+            high = source[i].hash >> SORTED_FROM
+            for digit in range(DIGITS):
+                starts[digit][high & ((1 << DIGIT_BITS) - 1)] += 1
+                high >>= DIGIT_BITS
         for digit in range(DIGITS):
-            shift = digit * DIGIT_BITS
-            memset(starts, 0, sizeof(starts))
-            for i in range(self.used):
-                starts[source[i].hash >> shift & ((1 << DIGIT_BITS) - 1)] += 1
+            start = starts[digit]
             sum = 0
             for i in range(<size_t>1 << DIGIT_BITS):
-                count = starts[i]
-                starts[i] = sum
+                count = start[i]
+                start[i] = sum
                 sum += count
+            shift = SORTED_FROM + digit * DIGIT_BITS
             for i in range(self.used):
                 count = source[i].hash >> shift & ((1 << DIGIT_BITS) - 1)
-                target[starts[count]] = source[i]
-                starts[count] += 1
+                target[start[count]] = source[i]
+                start[count] += 1
             source, target = target, source
-        # After an even number of passes the sorted entries are back in their own array.
+        self.entries = source
+        free(target)
+        for i in range(1, self.used):
+            entry = source[i]
+            at = i
+            while at and source[at - 1].hash > entry.hash:
+                source[at] = source[at - 1]
+                at -= 1
+            source[at] = entry
         for i in range(self.used):
             if used == 0 or source[i].hash != source[used - 1].hash or source[i].at != source[used - 1].at:
                 source[used] = source[i]
                 used += 1
         self.used = used
-        free(other)
         return True
 
     def finish(self):

@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 from engine.env.base import Env, File
 from engine.errors import CorruptionError
 from engine.log.format import segment_name
+from engine.log.lookup_index.native import unpacked_blocks
 from engine.log.segment.index_file import IndexHeader
 from engine.log.segment.native import crc32c
 
@@ -21,6 +22,8 @@ MAGIC, RUN_MAGIC = b"PNSTLKP1", b"PNSTRUN1"
 BLOCK = 4096
 BLOCK_ENTRIES = 340
 BLOCKS_A_WRITE = 64
+BLOCKS_A_READ = 16
+"""Blocks read at once of each file that is merged."""
 SYNC_BLOCKS = 256
 """Blocks written between two syncs of the file: the log's own syncs wait for its unsynced bytes."""
 
@@ -216,14 +219,13 @@ class LookupFile:
         """The sorted (hash, address) of a block, the first being 1. Raises CorruptionError."""
         return list(_ENTRY.iter_unpack(self.packed(number)))
 
-    def packed(self, number: int) -> bytes:
-        """The same entries, packed as in the file."""
-        data = self._read(number)
-        crc = crc32c(data[4:], crc32c(self._seed + number.to_bytes(4, "little")))
-        count = int.from_bytes(data[4:8], "little")
-        if len(data) < BLOCK or crc != int.from_bytes(data[:4], "little") or not 1 <= count <= BLOCK_ENTRIES:
-            raise CorruptionError(self.path, number * BLOCK, BLOCK, f"block {number} does not verify")
-        return entries_of(data)
+    def packed(self, number: int, count: int = 1) -> bytes:
+        """The entries of `count` blocks from that one on, packed as in the file. Raises CorruptionError."""
+        entries, verified = unpacked_blocks(self._read(number, count), self._seed, number)
+        if verified < count:
+            bad = number + verified
+            raise CorruptionError(self.path, bad * BLOCK, BLOCK, f"block {bad} does not verify")
+        return entries
 
     def _find(self, wanted: tuple[int, int]) -> tuple[int, list[tuple[int, int]]]:
         """First block whose last entry is not below the wanted one, or no entries."""
@@ -258,8 +260,8 @@ class LookupFile:
             raise CorruptionError(self.path, 0, self._file.size(), "it is not as long as its header says")
         return Summary(blocks, entries, oldest_ms, newest_ms)
 
-    def _read(self, number: int) -> bytes:
+    def _read(self, number: int, count: int = 1) -> bytes:
         try:
-            return self._file.read_at(BLOCK, number * BLOCK)
+            return self._file.read_at(count * BLOCK, number * BLOCK)
         except OSError as error:
             raise CorruptionError(self.path, number * BLOCK, BLOCK, f"it cannot be read: {error.strerror}") from error

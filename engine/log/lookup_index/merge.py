@@ -1,4 +1,7 @@
-"""Sorted lookup entries: laid out in the blocks of a file, and merged from several files. Reference for _merge.pyx."""
+"""Sorted lookup entries: laid out in the blocks of a file, read from them, and merged from several files.
+
+Reference for _merge.pyx.
+"""
 
 import struct
 from collections.abc import Iterator
@@ -25,11 +28,24 @@ def packed_blocks(held: list[tuple[int, int]], first: int, count: int, seed: byt
     return bytes(out)
 
 
+def unpacked_blocks(data: bytes, seed: bytes, number: int) -> tuple[bytes, int]:
+    """(entries, number of blocks that have them) of blocks, up to the first that does not verify or is not whole."""
+    entries = []
+    for at in range(0, len(data) - BLOCK + 1, BLOCK):
+        block = data[at : at + BLOCK]
+        crc = extend(extend(value(seed), (number + len(entries)).to_bytes(4, "little")), block[4:])
+        count = int.from_bytes(block[4:8], "little")
+        if crc != int.from_bytes(block[:4], "little") or not 1 <= count <= BLOCK_ENTRIES:
+            break
+        entries.append(block[8 : 8 + count * _ENTRY.size])
+    return b"".join(entries), len(entries)
+
+
 class Merger:
     """Merges the sorted entries of several files.
 
     Args:
-        sources: per file its blocks' packed entries in order, none empty.
+        sources: per file its packed entries in order, in pieces of which none is empty.
     """
 
     def __init__(self, sources: list[Iterator[bytes]]) -> None:

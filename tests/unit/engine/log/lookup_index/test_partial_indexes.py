@@ -6,6 +6,7 @@ import logging
 import struct
 
 import pytest
+from forms import load
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from machine import NOW, Machine
@@ -311,3 +312,49 @@ def test_a_merger_gives_all_entries_of_all_files_in_order(form, entries, files_,
         assert len(held) == count
         found += held
     assert found == sorted(entries)
+
+
+@given(entries=st.lists(st.integers(0, 99), min_size=1, max_size=1000), first=st.integers(1, 1 << 32 - 1), data=st.data())
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_blocks_are_read_up_to_the_first_that_does_not_verify(form, entries, first, data):
+    packed = sorted({ENTRY.pack(entry, at) for at, entry in enumerate(entries)})
+    merger = form.native.Merger([iter([each]) for each in packed])
+    assert merger.fill(len(packed)) == len(packed)
+    blocks = merger.blocks(0, 9, b"seed", first)
+    whole, number = form.native.unpacked_blocks(blocks, b"seed", first)
+    assert sorted(whole[at : at + 12] for at in range(0, len(whole), 12)) == packed and number == len(blocks) // 4096
+    bad = data.draw(st.integers(0, len(blocks) - 1))
+    damaged = blocks[:bad] + bytes([blocks[bad] ^ 1]) + blocks[bad + 1 :]
+    assert form.native.unpacked_blocks(damaged, b"seed", first) == (whole[: bad // 4096 * 4080], bad // 4096)
+    assert form.native.unpacked_blocks(blocks[:bad], b"seed", first)[1] == bad // 4096
+    for other in (form.native.unpacked_blocks(blocks, b"sed", first), form.native.unpacked_blocks(blocks, b"seed", first - 1)):
+        assert other == (b"", 0)
+
+
+def test_hashes_that_differ_in_their_lowest_bits_only_are_in_order():
+    """Native only: its sort distributes entries by the upper 33 bits."""
+    form = load("native")
+    if not form.native.NATIVE:
+        pytest.skip("no native parts here")
+    m = Machine(form, SimulatedEnv(), "/data", segment_bytes=SEGMENT)
+    seen: dict[int, bytes] = {}
+    records = []
+    for number in range(600_000):
+        name = b"%d" % number
+        other = seen.setdefault(form.native.term_hash(m.log.log_id, 1, name) >> 31, name)
+        if other is not name:
+            pair = sorted((other, name), key=lambda each: form.native.term_hash(m.log.log_id, 1, each), reverse=True)
+            records += [record(m, each) for each in pair]
+    assert records, "none of 600,000 names is near another one"
+    append(m, 1, 0, *records)
+    m.log.checkpoint()
+    with_partials(m, 100)
+    make(m)
+    names = form.lookup_file.LookupFile(
+        m.env, m.log.look_up.maker.partials.title(m.log.appender.segment_base, form.lookup_file.ID, partials_of(m)[0])
+    )
+    assert names.summary.entries == len(records)
+    for _ in names.check():
+        pass
+    names.close()
+    m.close()
