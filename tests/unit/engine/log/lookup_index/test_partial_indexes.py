@@ -314,7 +314,9 @@ def test_a_merger_gives_all_entries_of_all_files_in_order(form, entries, files_,
     assert found == sorted(entries)
 
 
-@given(entries=st.lists(st.integers(0, 99), min_size=1, max_size=1000), first=st.integers(1, 1 << 32 - 1), data=st.data())
+@given(
+    entries=st.lists(st.integers(0, 99), min_size=1, max_size=1000), first=st.integers(1, 1 << 32 - 1), data=st.data()
+)
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_blocks_are_read_up_to_the_first_that_does_not_verify(form, entries, first, data):
     packed = sorted({ENTRY.pack(entry, at) for at, entry in enumerate(entries)})
@@ -327,7 +329,10 @@ def test_blocks_are_read_up_to_the_first_that_does_not_verify(form, entries, fir
     damaged = blocks[:bad] + bytes([blocks[bad] ^ 1]) + blocks[bad + 1 :]
     assert form.native.unpacked_blocks(damaged, b"seed", first) == (whole[: bad // 4096 * 4080], bad // 4096)
     assert form.native.unpacked_blocks(blocks[:bad], b"seed", first)[1] == bad // 4096
-    for other in (form.native.unpacked_blocks(blocks, b"sed", first), form.native.unpacked_blocks(blocks, b"seed", first - 1)):
+    for other in (
+        form.native.unpacked_blocks(blocks, b"sed", first),
+        form.native.unpacked_blocks(blocks, b"seed", first - 1),
+    ):
         assert other == (b"", 0)
 
 
