@@ -216,7 +216,10 @@ class Sender(Client):
                 self._refuse_all(batches, layout.UNAVAILABLE)
                 return self._after_answer(link, durability, batches)
             self.known.learn(wanted, payload)
-            return self._send(link, durability, batches)  # a topic that grew meanwhile is asked for again
+            for topic, queues in wanted:
+                if queues < self.topics_queues(topic):
+                    self.known.forget(topic)  # it has grown meanwhile, and is asked for again
+            return self._send(link, durability, batches)
 
         link.ask(layout.TOPIC, encode_topics(wanted), on_topics)
         return None

@@ -69,7 +69,7 @@ class History:
         self.unread: set[str] = set()
         self.unread_topics: set[str] = set()
         self.begins: dict[tuple[str, int], int] = {}
-        self._unborn: set[tuple[int, str, int]] = set()
+        self._unborn: dict[tuple[str, int], int] = {}
         self.paused: dict[str, int] = {}
         self.shown: dict[int, str] = {}
         self.process = 0
@@ -128,7 +128,7 @@ class History:
         topics = {topic.name for topic in store.topics(limit=100_000)}
         for topic in store.topics(limit=100_000):
             for queue in range(topic.queues):
-                self._unborn.add((topic.id, topic.name, queue))
+                self._unborn[topic.name, queue] = topic.id
         self._note_begins()
         names = {found[2].decode() for data in lost for found in NAME.finditer(data)}
         self.unread |= names
@@ -170,12 +170,12 @@ class History:
         assert self.engine.node is not None
         env = self.engine.env
         on_call, env.on_call = env.on_call, None  # no fault hits the checker's own reads
-        for topic_id, name, queue in list(self._unborn):
+        for (name, queue), topic_id in list(self._unborn.items()):
             with suppress(EngineError):
                 first, end = self.engine.node.store.bounds(topic_id, queue)
                 self.begins[name, queue] = max(first, self.begins.get((name, queue), 0))
                 if first < end:
-                    self._unborn.discard((topic_id, name, queue))
+                    del self._unborn[name, queue]
         env.on_call = on_call
 
     def before_crash(self) -> None:
@@ -239,6 +239,9 @@ class History:
         known = self.names.get(place)
         if known is None:
             self.names[place] = sent.name
+            if self._unborn.pop(place[:2], None) is not None:
+                # Noted here, too: once the disk reads again, the bounds begin where they began before.
+                self.begins[place[:2]] = max(place[2], self.begins.get(place[:2], 0))
             if sent.key:
                 self.by_key.setdefault((place[0], place[1], sent.key), []).append(place[2])
         elif known != sent.name:
