@@ -30,7 +30,7 @@ def packed_blocks(held: list[tuple[int, int]], first: int, count: int, seed: byt
 
 def unpacked_blocks(data: bytes, seed: bytes, number: int) -> tuple[bytes, int]:
     """(entries, number of blocks that have them) of blocks, up to the first that does not verify or is not whole."""
-    entries = []
+    entries: list[bytes] = []
     for at in range(0, len(data) - BLOCK + 1, BLOCK):
         block = data[at : at + BLOCK]
         crc = extend(extend(value(seed), (number + len(entries)).to_bytes(4, "little")), block[4:])
