@@ -17,8 +17,8 @@ from engine.log.lookup_index._merge cimport LookupEntry, packed_blocks
 
 cdef enum:
     DIGIT_BITS = 11
-    DIGITS = 3
-    SORTED_FROM = 31                  # lowest bit of a hash by which entries are distributed: 33 bits, three digits
+    DIGITS_MAX = 6
+    NEARLY = 31                       # bits that three digits leave out
     FAMILY_ID = 1
 
 cdef uint64_t HIGHEST = 0xFFFFFFFFFFFFFFFF
@@ -220,56 +220,78 @@ cdef class TermCollector(BatchScanner):
     cdef bint sort(self) noexcept nogil:
         """Sort by hash, and by address among equal hashes, since they came in that order; each pair once.
 
-        Entries are distributed by three digits, the lowest first, which leaves to be put in order those few that differ
-        only in the bits below. Returns False when there is no memory.
+        Three digits leave only few entries to be put in order. Returns False when there is no memory.
         """
-        cdef LookupEntry* source = self.entries
-        cdef LookupEntry* target
-        cdef LookupEntry entry
-        cdef uint32_t starts[DIGITS][1 << DIGIT_BITS]
-        cdef uint32_t* start
-        cdef uint32_t sum, count
-        cdef size_t i, at, used = 0
-        cdef uint64_t high
-        cdef int digit, shift
+        cdef LookupEntry* entries
+        cdef size_t i, used = 0
         if self.used < 2:
             return True
+        if not self.distribute(NEARLY):
+            return False
+        if not self.put_in_order() and not self.distribute(0):
+            return False
+        entries = self.entries
+        for i in range(self.used):
+            if used == 0 or entries[i].hash != entries[used - 1].hash or entries[i].at != entries[used - 1].at:
+                entries[used] = entries[i]
+                used += 1
+        self.used = used
+        return True
+
+    cdef bint distribute(self, int from_bit) noexcept nogil:
+        """Sort by the bits of the hashes from that one on, a digit after the other, the lowest first; equal ones keep
+        their order. Returns False when there is no memory."""
+        cdef LookupEntry* source = self.entries
+        cdef LookupEntry* target
+        cdef uint32_t starts[DIGITS_MAX][1 << DIGIT_BITS]
+        cdef uint32_t* start
+        cdef uint32_t sum, count
+        cdef size_t i
+        cdef uint64_t high
+        cdef int digit, digits = (63 - from_bit) // DIGIT_BITS + 1
         target = <LookupEntry*>malloc(self.room * sizeof(LookupEntry))
         if target == NULL:
             return False
         memset(starts, 0, sizeof(starts))
         for i in range(self.used):
-            high = source[i].hash >> SORTED_FROM
-            for digit in range(DIGITS):
+            high = source[i].hash >> from_bit
+            for digit in range(digits):
                 starts[digit][high & ((1 << DIGIT_BITS) - 1)] += 1
                 high >>= DIGIT_BITS
-        for digit in range(DIGITS):
+        for digit in range(digits):
             start = starts[digit]
             sum = 0
             for i in range(<size_t>1 << DIGIT_BITS):
                 count = start[i]
                 start[i] = sum
                 sum += count
-            shift = SORTED_FROM + digit * DIGIT_BITS
             for i in range(self.used):
-                count = source[i].hash >> shift & ((1 << DIGIT_BITS) - 1)
+                count = source[i].hash >> (from_bit + digit * DIGIT_BITS) & ((1 << DIGIT_BITS) - 1)
                 target[start[count]] = source[i]
                 start[count] += 1
             source, target = target, source
         self.entries = source
         free(target)
+        return True
+
+    cdef bint put_in_order(self) noexcept nogil:
+        """Move each entry before the greater ones; equal ones keep their order.
+
+        Returns False when that takes too long: two terms with nearly the same hash may have many entries each.
+        """
+        cdef LookupEntry* entries = self.entries
+        cdef LookupEntry entry
+        cdef size_t i, at, moves = 0
         for i in range(1, self.used):
-            entry = source[i]
+            entry = entries[i]
             at = i
-            while at and source[at - 1].hash > entry.hash:
-                source[at] = source[at - 1]
+            while at and entries[at - 1].hash > entry.hash:
+                entries[at] = entries[at - 1]
                 at -= 1
-            source[at] = entry
-        for i in range(self.used):
-            if used == 0 or source[i].hash != source[used - 1].hash or source[i].at != source[used - 1].at:
-                source[used] = source[i]
-                used += 1
-        self.used = used
+            entries[at] = entry
+            moves += i - at
+            if moves > self.used:
+                return False
         return True
 
     def finish(self):
