@@ -83,7 +83,7 @@ def cli(context: click.Context) -> None:
 
     \b
     Exit codes: 0 done, 1 failed, 2 wrong usage or value, 3 not found,
-    4 conflict with the present state (also: the data directory is in use),
+    4 conflict with the present state (also: a directory or address is in use),
     5 unavailable, try again later.
     """
     if context.invoked_subcommand is None:

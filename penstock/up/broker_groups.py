@@ -5,7 +5,7 @@ from pathlib import Path
 from common.admin import broker_groups
 from common.config import open_store
 from common.placement import GROUPS_MAX
-from penstock.up.errors import UpError
+from penstock.up.errors import OtherGroups
 from penstock.up.plan import UpPlan, group_name
 from penstock.up.ports import broker_name, engine_name
 
@@ -16,12 +16,12 @@ def settle(data: Path, asked: int | None) -> int:
     """Return the number of groups to run and create their directories, by which the next start knows it.
 
     Raises:
-        UpError: the directory holds messages of another number of groups, whose queues would be looked up in other
+        OtherGroups: the directory holds messages of another number of groups, whose queues would be looked up in other
             groups.
     """
     present = max([number for number in range(1, GROUPS_MAX + 1) if is_used(data, number)], default=0)
     if asked is not None and present and asked != present:
-        raise UpError(
+        raise OtherGroups(
             f"--groups {asked}: {data} has {present} broker group{'s' * (present > 1)}, whose number cannot change: "
             f"use --groups {present} or a new data directory"
         )
@@ -37,11 +37,11 @@ def settle_replicas(data: Path, groups: int, asked: int | None) -> int:
     """Return the number of brokers per group, and create their directories. It may grow from one start to the next.
 
     Raises:
-        UpError: the directory has more: those that are left out may have messages that the others lack.
+        OtherGroups: the directory has more: those that are left out may have messages that the others lack.
     """
     present = max([each for each in range(1, REPLICAS_MAX + 1) if (data / broker_name(1, each)).is_dir()], default=1)
     if asked is not None and asked < present:
-        raise UpError(
+        raise OtherGroups(
             f"--replicas {asked}: {data} has {present} replicas per group: use --replicas {present}, or remove the directories "
             "of brokers that are not the master while all are in sync"
         )
@@ -62,7 +62,7 @@ def publish(plan: UpPlan) -> None:
     """Write the groups' addresses into the configuration. A single group is not written: the proxies get its address.
 
     Raises:
-        UpError: the configuration names other groups, perhaps of another cluster.
+        OtherGroups: the configuration names other groups, perhaps of another cluster.
     """
     if plan.groups == 1:
         return
@@ -77,7 +77,7 @@ def publish(plan: UpPlan) -> None:
     try:
         others = [group.name for group in broker_groups.list_groups(store) if group.name not in wanted]
         if others:
-            raise UpError(
+            raise OtherGroups(
                 f"configuration {plan.config}: it names other broker groups ({', '.join(others)}): use another --config"
             )
         broker_groups.put(store, wanted)

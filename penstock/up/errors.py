@@ -1,6 +1,6 @@
 """Errors of `penstock up`.
 
-UpError ← AlreadyRunning, PortTaken, ChildFailed. Each is one sentence for a person.
+UpError ← AlreadyRunning, PortTaken, OtherGroups, WrongPort, ChildFailed. Each is one sentence for a person.
 """
 
 
@@ -16,6 +16,20 @@ class AlreadyRunning(UpError):
 
 class PortTaken(UpError):
     """A port that was given by number is in use."""
+
+    exit_code = 4
+
+
+class OtherGroups(UpError):
+    """The data directory or the configuration has other broker groups or replicas than were asked for."""
+
+    exit_code = 4
+
+
+class WrongPort(UpError):
+    """What was given is no port."""
+
+    exit_code = 2
 
 
 class ChildFailed(UpError):

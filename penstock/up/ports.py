@@ -4,7 +4,7 @@ import random
 import socket
 from collections.abc import Collection, Mapping
 
-from penstock.up.errors import PortTaken, UpError
+from penstock.up.errors import PortTaken, WrongPort
 
 PROCESSES = ("producer_proxy", "consumer_proxy", "engine")
 NAMES = PROCESSES + tuple(
@@ -60,6 +60,7 @@ def choose(asked: str | None, host: str, last: Mapping[str, int], names: tuple[s
         last: the ports of the last run on this data directory. They are kept, and those that it did not have are added.
     Raises:
         PortTaken: a port given by number is in use.
+        WrongPort: `asked` is something else.
     """
     if asked not in (None, "auto"):
         return numbered(parse_base(asked, names), host, names)
@@ -77,7 +78,7 @@ def choose(asked: str | None, host: str, last: Mapping[str, int], names: tuple[s
 
 def parse_base(text: str | None, names: tuple[str, ...]) -> int:
     if not (text or "").isdigit() or not 1 <= int(text or 0) <= 65535 - len(names):
-        raise UpError(f"--ports {text}: not a port: use auto or a number from 1 to {65535 - len(names):,}")
+        raise WrongPort(f"--ports {text}: not a port: use auto or a number from 1 to {65535 - len(names):,}")
     return int(text or 0)
 
 

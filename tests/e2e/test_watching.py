@@ -133,4 +133,4 @@ def test_errors_have_the_exit_code_of_the_scheme_and_name_the_thing(orders, tmp_
     host, port = orders.producer
     line = [*PENSTOCK, "producer-proxy", "--listen", f"{host}:{port}", "--config", orders.facts["config"], *key]
     taken = subprocess.run(line, capture_output=True, timeout=60, check=False, cwd=tmp_path)
-    assert taken.returncode == 1 and f"cannot listen at {host}:{port}: Address already in use".encode() in taken.stderr
+    assert taken.returncode == 4 and f"cannot listen at {host}:{port}: Address already in use".encode() in taken.stderr

@@ -98,14 +98,16 @@ def test_auto_ports_change_when_one_was_taken_meanwhile():
 
 def test_a_base_that_is_in_use_is_named_and_refused():
     base = ports.choose("auto", HOST, {})["engine"]
-    with socket.create_server((HOST, base)), pytest.raises(PortTaken, match=f"port {base} "):
+    with socket.create_server((HOST, base)), pytest.raises(PortTaken, match=f"port {base} ") as taken:
         ports.choose(str(base), HOST, {})
+    assert taken.value.exit_code == 4
 
 
 @pytest.mark.parametrize("text", ["", "-1", "0", "65535", "http", "7.5"])
 def test_a_base_that_is_no_port_is_refused(text):
-    with pytest.raises(UpError):
+    with pytest.raises(UpError) as refused:
         ports.choose(text, HOST, {})
+    assert refused.value.exit_code == 2
 
 
 def test_proxies_find_the_engine_by_its_socket_file_and_all_share_config_and_key(tmp_path):
