@@ -150,7 +150,10 @@ def show_created(made: Sequence[TopicDefinition], skipped: int, output: str) -> 
 def list_command(
     instance: Instance, prefix: str, after: str, limit: int, only_created: bool, only_count: bool, output: str
 ) -> None:
-    """List topics and families by name, a page at a time."""
+    """List topics and families by name, a page at a time.
+
+    Durability is that of sends that ask for none. A broker without a slave keeps `replicated` as `fsync` does.
+    """
     if only_count:
         show_one({"prefix": prefix, **(count_created if only_created else count_defined)(instance, prefix)}, output)
     elif only_created:
