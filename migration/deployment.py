@@ -99,6 +99,9 @@ class Deployment:
         version = store.version()  # before the entries: who has applied it has applied what is read here
         held = marks(store, names)
         topics = {name: self._configured(name, held.get(name, "")) for name in names}
+        open_sends = unsent(
+            store, version
+        )  # before the positions: they have every message whose outcome is reported here
         if with_positions:
             topics = self._with_positions(topics)
             topics = dual_reads.with_lags(topics, self._kafka(), self._engine)
@@ -108,7 +111,7 @@ class Deployment:
             topics = self._with_leftovers(topics)
         cut_ms = max(each.cut_ms for each in topics.values())
         soaked_ms = max(0, self._admin.clock.now_ms() - cut_ms) if cut_ms else 0
-        found = Facts(topics, tuple(laggards(store, version)), unsent(store, version), soaked_ms=soaked_ms)
+        found = Facts(topics, tuple(laggards(store, version)), open_sends, soaked_ms=soaked_ms)
         if with_errors:
             found = replace(found, errors=self._send_errors(store, names))
         if self._plan.recipe != DOUBLE_WRITE:

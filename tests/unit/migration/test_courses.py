@@ -6,6 +6,7 @@ import random
 import pytest
 
 from common.config.definitions import TopicDefinition
+from common.kafka.base import END
 from migration.errors import PlanRefused
 from migration.recipes.course import PlanStep
 from migration.recipes.mirror import COURSES
@@ -98,6 +99,24 @@ def test_a_writer_that_bypasses_the_proxies_stops_the_cut_and_the_fence_is_lifte
         go(world, "cut", accepted=("lag",))
     assert {each.fence for each in world.definitions().values()} == {None}
     assert world.state.step is PlanStep.VERIFIED
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_a_send_that_has_its_outcome_just_after_the_ends_were_asked_is_no_writer_that_bypasses(seed):
+    world = World(seed)
+    world.add_plan()
+    offsets = world.offsets
+
+    def then_settle(partitions, at):
+        found = offsets(partitions, at)
+        for proxy in world.proxies if at == END else ():
+            while proxy.open:
+                proxy.settle()
+        return found
+
+    world.offsets = then_settle
+    go(world, *WAY)
+    assert_sides_agree(world)
 
 
 def test_records_after_the_cut_refuse_the_end_of_the_soak_with_their_number(world):
