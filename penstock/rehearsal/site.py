@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -94,9 +95,9 @@ class RehearsalSite:
     def stop(self) -> None:
         """Stop all its processes, also those that an earlier process of this command has started."""
         if self._process is None:
-            if (found := read_running(self.data)) is not None:
-                os.kill(found["pids"]["up"], signal.SIGTERM)
-                _wait_unserved(self.data)
+            if (pid := self._earlier_up()) is not None:
+                os.kill(pid, signal.SIGTERM)
+                self._wait_ended()
             return
         if self._process.poll() is None:
             self._process.terminate()
@@ -112,10 +113,20 @@ class RehearsalSite:
         shutil.rmtree(self.data, ignore_errors=True)
         return was_there
 
+    def _earlier_up(self) -> int | None:
+        """Pid of the `up` that an earlier process of this command has started. It may not serve yet, so that its files do
+        not name it.
+        """
+        wanted = os.fsencode(f"\0up\0--data\0{self.data}\0")
+        for line in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):  # it has ended
+                if wanted in line.read_bytes():
+                    return int(line.parent.name)
+        return None
 
-def _wait_unserved(data: Path) -> None:
-    deadline = time.monotonic() + STOP_S_MAX
-    while read_running(data) is not None:
-        if time.monotonic() > deadline:
-            raise RehearsalFailed(f"{data}: its penstock up does not stop within {STOP_S_MAX:.0f} s")
-        time.sleep(LOOK_S)
+    def _wait_ended(self) -> None:
+        deadline = time.monotonic() + STOP_S_MAX
+        while self._earlier_up() is not None:
+            if time.monotonic() > deadline:
+                raise RehearsalFailed(f"{self.data}: its penstock up does not stop within {STOP_S_MAX:.0f} s")
+            time.sleep(LOOK_S)

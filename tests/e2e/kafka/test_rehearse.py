@@ -7,7 +7,8 @@ import json
 import os
 import signal
 import subprocess
-from contextlib import closing
+from contextlib import closing, suppress
+from pathlib import Path
 
 import pytest
 
@@ -108,6 +109,15 @@ def has_set(admin, positions):
     return True
 
 
+def processes_of(run):
+    """Command lines of processes that work in the rehearsal's directory."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            found.append(each.read_bytes())
+    return [line for line in found if str(directory_of(run)).encode() in line]
+
+
 @pytest.fixture(scope="module")
 def rehearsed(tmp_path_factory):
     require(bool(installed()), "pip install penstock[kafka]")
@@ -170,6 +180,7 @@ def test_an_interrupted_rehearsal_removes_what_it_has_made_and_so_does_the_comma
     removed = rehearsed.penstock.run("migrate", "rehearse", "mirror", "--remove", run)
     assert (removed["topics"], removed["data"]) == (2, "removed")
     assert rehearsed.world() == before
+    assert processes_of(run) == [], "its `up` was about to start when the command was killed"
 
 
 @pytest.mark.skipif(not ALL, reason="PENSTOCK_REHEARSALS=1 rehearses every recipe")
