@@ -27,7 +27,7 @@ class OtherGroups(UpError):
 
 
 class WrongPort(UpError):
-    """What was given is no port."""
+    """The value of `--ports` is not a port number."""
 
     exit_code = 2
 

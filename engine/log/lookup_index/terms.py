@@ -69,7 +69,7 @@ class BatchScanner:
 
 
 class SharedScan(BatchScanner):
-    """Feeds several takers of one segment, and has the bytes read and verified once for all of them.
+    """Feeds one or two takers of one segment, and has the bytes read and verified once for both.
 
     Args:
         takers: at least one.
