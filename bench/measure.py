@@ -3,8 +3,9 @@
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from bench.auto_creation import auto_create
 from bench.errors import RunError
@@ -42,17 +43,32 @@ def measure(name: str, settings: LoadSettings, instance: BenchInstance, say: Cal
 
 
 @contextlib.contextmanager
-def on_one_core() -> Iterator[None]:
+def on_one_core(apart: Sequence[int] = ()) -> Iterator[None]:
     """Keep this thread, the generator, on the last core that it may use; the servers go where the kernel puts them.
 
     A generator that migrates shares a core with the proxy in some runs and not in others; such runs differ by half.
+
+    Args:
+        apart: processes that are kept off that core. With one core they share it.
     """
     allowed = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {max(allowed)})
+    last = max(allowed)
+    os.sched_setaffinity(0, {last})
     try:
+        for pid in apart:
+            _use_cores(pid, allowed - {last} or allowed)
         yield
     finally:
         os.sched_setaffinity(0, allowed)
+        for pid in apart:
+            _use_cores(pid, allowed)
+
+
+def _use_cores(pid: int, cores: set[int]) -> None:
+    """Let all threads of a process run on these cores."""
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(ProcessLookupError):  # the thread has ended
+            os.sched_setaffinity(int(task.name), cores)
 
 
 def settle(settings: LoadSettings, target: LoadTarget) -> int:

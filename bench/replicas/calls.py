@@ -8,6 +8,10 @@ Settings: 16 connections, 128 bytes, 16 topics × 8 queues, single-message calls
 Variants: `penstock up`, whose proxies reach the engine by a socket file; the same over TCP, as the proxies of a group
     with replicas have it; `penstock up --replicas 2`. Ratios are to the first. The CPU of replication on the
     master is what it takes more than the second.
+Placement: the generator has one core, and the producer proxy, which each call passes twice, is kept off it; all else goes
+    where the kernel puts it. The ratios are shown for "any core", too: there the kernel places the proxy. With a
+    lone engine it leaves it on the other core by itself. With a slave it moves it to the generator's again and
+    again, and then calls, proxy and generator wait for one core while the other one is idle.
 Excluded: connecting, creating topics, consumers, TLS. The generator, both proxies and both brokers share the cores.
 """
 
@@ -45,6 +49,7 @@ class Variant:
     settings: LoadSettings
     target: LoadTarget
     pids: dict[str, int]
+    is_apart: bool = True
     messages: int = 0
     seconds: float = 0.0
     cpu_s: dict[str, float] = field(default_factory=dict)
@@ -62,7 +67,7 @@ class Variant:
         """Raises RunError: a message was refused."""
         part = replace(self.settings, seconds=seconds, warmup_s=WARMUP_S, batch=batch)
         sampler = Sampler(self.pids)
-        with on_one_core():
+        with on_one_core([self.pids["producer_proxy"]] if self.is_apart else ()):
             counts = run_load(part, self.target, sampler.on_window).counts
         if refused := sorted(set(counts["codes"]) - set(STORED)):
             raise RunError(f"{part.durability}, calls of {batch}: answers with codes {refused}")
@@ -86,18 +91,22 @@ def run(scale: float, seconds: float, say: Callable[[str], None]) -> list[Figure
             settle(settings, target)
         for batch, (name, ratio, cpu_us) in FORMS.items():
             say(f"calls: {name}")
-            variants = [
-                Variant(alone, first, by_file.pids),
-                Variant(alone, second, by_tcp.pids),
-                Variant(copied, third, group.pids),
-            ]
+            apart, anywhere = (
+                [
+                    Variant(alone, first, by_file.pids, is_apart),
+                    Variant(alone, second, by_tcp.pids, is_apart),
+                    Variant(copied, third, group.pids, is_apart),
+                ]
+                for is_apart in (True, False)
+            )
             for _ in range(ROUNDS):
-                for variant in variants:
-                    rest([pid for each in variants for pid in each.pids.values()])
+                for variant in (*apart, *anywhere):
+                    rest([pid for each in apart for pid in each.pids.values()])
                     variant.run_part(seconds / ROUNDS, batch)
             if not group.is_in_sync:
                 raise RunError(f"{name}: the slave has left the in-sync set, so the figures are those of a lone master")
-            found += figures(name, variants, batch, ratio, cpu_us)
+            found += figures(name, apart, batch, ratio, cpu_us)
+            found += ratios(f"{name}, proxy on any core", anywhere, ratio)
     return found
 
 
@@ -122,8 +131,7 @@ def figures(name: str, variants: Sequence[Variant], batch: int, ratio: float, cp
     yield Figure(f"{name}: with a slave in sync", both.messages_per_s, unit)
     yield Figure(f"{name}: a lone engine", alone.messages_per_s, unit)
     yield Figure(f"{name}: a lone engine over TCP", over_tcp.messages_per_s, unit)
-    yield Figure(f"{name}: with a slave, of a lone engine's", both.messages_per_s / alone.messages_per_s, "×", ratio)
-    yield Figure(f"{name}: the same over TCP", both.messages_per_s / over_tcp.messages_per_s, "×")
+    yield from ratios(name, variants, ratio)
     yield Figure(f"{name}: CPU of the producer proxy", both.cpu_us("producer_proxy"), "µs/message")
     yield Figure(f"{name}: CPU of the master", both.cpu_us("master"), "µs/message")
     yield Figure(f"{name}: CPU of a lone engine over TCP", over_tcp.cpu_us("engine"), "µs/message")
@@ -133,6 +141,13 @@ def figures(name: str, variants: Sequence[Variant], batch: int, ratio: float, cp
     master_mb, slave_mb = (round(both.rss_bytes[role] / 1e6) for role in ("master", "slave"))
     yield Figure(f"{name}: RSS of the master", master_mb, "MB")
     yield Figure(f"{name}: RSS of the slave", slave_mb, "MB", most=master_mb)
+
+
+def ratios(name: str, variants: Sequence[Variant], least: float) -> Iterator[Figure]:
+    """What is left of the lone engines' throughput with a slave."""
+    alone, over_tcp, both = variants
+    yield Figure(f"{name}: with a slave, of a lone engine's", both.messages_per_s / alone.messages_per_s, "×", least)
+    yield Figure(f"{name}: the same over TCP", both.messages_per_s / over_tcp.messages_per_s, "×")
 
 
 @contextmanager

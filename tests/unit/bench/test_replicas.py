@@ -60,7 +60,7 @@ def test_a_variant_adds_up_its_rounds_and_a_refusal_ends_them(monkeypatch):
         return SimpleNamespace(counts={"messages": 30 * settings.batch, "window_s": 2.5, "codes": codes[0]})
 
     monkeypatch.setattr(calls, "run_load", run_load)
-    made = calls.Variant(LoadSettings(), TARGET, {"engine": 1})
+    made = calls.Variant(LoadSettings(), TARGET, {"engine": 1}, is_apart=False)
     made.run_part(2.5, 50)
     made.run_part(2.5, 50)
     assert (made.messages, made.seconds, made.messages_per_s) == (3000, 5.0, 600.0)
