@@ -5,6 +5,7 @@ the Kafka clients run as their authors run them.
 """
 
 import argparse
+import gc
 import logging
 import sys
 import threading
@@ -70,6 +71,8 @@ def run(options: argparse.Namespace) -> None:
     ops = start_ops(options.ops[0], options.ops[1], registry, health)
     view.own_report.tell_pages(ops.port)
     host = options.ops[0] if options.listen.host.startswith("/") else options.listen.host
+    gc.collect()
+    gc.freeze()  # objects of start-up are never garbage; a full collection would visit them all
     announce_ready(options.ready_fd, {"host": host, "port": server.port, "ops_port": ops.port})
     log.info("listen=%s: serving", options.listen)
     stop.wait()

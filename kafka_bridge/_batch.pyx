@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""One PRODUCE as columns for a Kafka client, without a Python object per message but those that the client takes.
+"""One PRODUCE as records for a Kafka client, without a Python object per message.
 
 Reference: batch.py; bytes: engine/link/produce.py. A message that is not plain takes the reference's way through
 `record_of`: a field of a type beside texts, numbers and the properties, a name twice, or whatever is refused.
@@ -9,11 +9,11 @@ message's end.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
 
+from common.kafka._request_records cimport RequestRecords, Text
 from common.wire._walk cimport murmur2, valid_utf8
 from engine.link.constants cimport ASSIGNED_ID_SIZE, CODE_OK
 
@@ -21,7 +21,6 @@ import json
 
 from common.contract import Code
 from common.kafka.errors import KafkaFault
-from common.kafka.records import OutgoingRecords
 from engine.link.errors import PayloadError
 from engine.link.produce import decode_produce_head
 from kafka_bridge.mapping import ID_HEADER, TAG_HEADER, UnmappableMessage, record_of
@@ -43,14 +42,13 @@ cdef const char* HEX = b"0123456789abcdef"
 cdef int INVALID = int(Code.INVALID), UNAVAILABLE = int(Code.UNAVAILABLE)
 
 
-cdef struct Part:
-    const unsigned char* data         # NULL: the field is unset
-    uint32_t size
+cdef bytes ID_NAME = ID_HEADER.encode(), TAG_NAME = TAG_HEADER.encode()
 
-cdef struct Fields:                   # of one message
-    Part texts[ID_FIELD + 1]          # by field
-    Part names[PROPERTIES_MAX]
-    Part values[PROPERTIES_MAX]
+
+cdef struct Fields:                   # of one message; without data: unset
+    Text texts[ID_FIELD + 1]          # by field
+    Text names[PROPERTIES_MAX]
+    Text values[PROPERTIES_MAX]
     uint32_t property_count
 
 cdef struct Outgoing:                 # one message
@@ -70,7 +68,9 @@ cdef class OutgoingBatch:
     cdef readonly uint32_t patience_ms
     cdef readonly Py_ssize_t size
     cdef readonly dict counts
-    cdef list topics, names, partitions, keys, values, headers
+    cdef list topics
+    cdef RequestRecords records
+    cdef unsigned char* ids           # texts of assigned ids, which the records point to
     cdef dict refusals                # sentences by index, of messages that are no records
     cdef dict known                   # number of partitions, or why it is not known, by index of the topic
     cdef uint32_t count
@@ -80,7 +80,6 @@ cdef class OutgoingBatch:
         head = decode_produce_head(payload)
         self.payload, self.size = payload, len(payload)
         self.cluster, self.topics, self.patience_ms, self.count = head.cluster, head.topics, head.patience_ms, head.message_count
-        self.names, self.partitions, self.keys, self.values, self.headers = [], [], [], [], []
         self.counts, self.refusals, self.known = {}, {}, {}
         if self.count > (self.size - head.at) // MESSAGE_HEAD:
             raise PayloadError(f"PRODUCE: {self.count} messages in {self.size} bytes")
@@ -126,6 +125,10 @@ cdef class OutgoingBatch:
         """See the reference."""
         cdef Outgoing* item
         cdef uint32_t each, count
+        cdef bytes ids = PyBytes_FromStringAndSize(NULL, 2 * ASSIGNED_ID_SIZE * <Py_ssize_t>self.count)
+        self.records = RequestRecords(self.topics, self.payload, self.count, now_ms)
+        self.records.kept.append(ids)
+        self.ids = <unsigned char*>PyBytes_AS_STRING(ids)
         for each in range(self.count):
             item = &self.items[each]
             count = self.partition_count(item.topic, partitions_of)
@@ -133,8 +136,7 @@ cdef class OutgoingBatch:
                 item.code, self.refusals[each] = UNAVAILABLE, self.known[item.topic]
             else:
                 self.add(each, item, count, turn)
-        times = [now_ms] * len(self.names)
-        return OutgoingRecords(self.names, self.partitions, times, self.keys, self.values, self.headers)
+        return self.records
 
     cdef uint32_t partition_count(self, uint32_t topic, partitions_of) except? 0:
         """Number of a topic's partitions; 0: `known` has the reason why it has none."""
@@ -149,29 +151,46 @@ cdef class OutgoingBatch:
 
     cdef int add(self, uint32_t index, Outgoing* item, uint32_t count, uint32_t turn) except -1:
         cdef Fields fields
+        cdef bint is_plain = read_fields(item.data, item.data + item.size, &fields)
+        cdef Text key, value
         cdef int32_t partition = item.partition
-        cdef Part key
-        if read_fields(item.data, item.data + item.size, &fields):
-            headers = headers_of(&fields, item.id)
-            key = fields.texts[KEY_FIELD]
-            key_bytes, value = bytes_of(key), bytes_of(fields.texts[BODY_FIELD]) or b""
+        cdef list headers = []
+        if is_plain:
+            key, value = fields.texts[KEY_FIELD], fields.texts[BODY_FIELD]
         else:
             try:
                 own = item.data[:item.size]
-                key_bytes, value, headers = record_of(own, None if item.id == NULL else item.id[:ASSIGNED_ID_SIZE])
+                key_bytes, body, headers = record_of(own, None if item.id == NULL else item.id[:ASSIGNED_ID_SIZE])
             except UnmappableMessage as fault:
                 item.code, self.refusals[index] = INVALID, str(fault)
                 return 0
-            key.data, key.size = NULL, 0
-            if key_bytes is not None:
-                key.data, key.size = <const unsigned char*>PyBytes_AS_STRING(key_bytes), <uint32_t>PyBytes_GET_SIZE(key_bytes)
+            key, value = self.records.text_of(key_bytes), self.records.text_of(body)
+        if value.data == NULL and is_plain:
+            value.data = item.data  # empty, which is not null
         if partition == -1:
-            partition = turn % count if key.data == NULL else (murmur2(key.data, key.size) & 0x7FFFFFFF) % count
-        self.names.append(self.topics[item.topic])
-        self.partitions.append(partition)
-        self.keys.append(key_bytes)
-        self.values.append(value)
-        self.headers.append(headers)
+            partition = turn % count if key.data == NULL else (murmur2(key.data, <uint32_t>key.size) & 0x7FFFFFFF) % count
+        self.records.add(item.topic, partition, key, value)
+        if is_plain:
+            return self.add_headers(&fields, index, item.id)
+        for name, data in headers:
+            self.records.add_header(self.records.text_of(name.encode()), self.records.text_of(data))
+        return 0
+
+    cdef int add_headers(self, const Fields* fields, uint32_t index, const unsigned char* id16) except -1:
+        """The headers of a plain message."""
+        cdef unsigned char* shown = self.ids + 2 * ASSIGNED_ID_SIZE * <Py_ssize_t>index
+        cdef Text id_text = fields.texts[ID_FIELD]
+        cdef uint32_t each
+        if id16 != NULL:
+            for each in range(ASSIGNED_ID_SIZE):
+                shown[2 * each], shown[2 * each + 1] = HEX[id16[each] >> 4], HEX[id16[each] & 15]
+            id_text.data, id_text.size = shown, 2 * ASSIGNED_ID_SIZE
+        if id_text.data != NULL:
+            self.records.add_header(constant(ID_NAME), id_text)
+        if fields.texts[TAG_FIELD].data != NULL:
+            self.records.add_header(constant(TAG_NAME), fields.texts[TAG_FIELD])
+        for each in range(fields.property_count):
+            self.records.add_header(fields.names[each], fields.values[each])
         return 0
 
     def settle(self, found):
@@ -189,7 +208,7 @@ cdef class OutgoingBatch:
                 sentences[str(each)] = self.refusals[each]
             else:
                 code = codes[at]
-                put_result(out, code, self.partitions[at], offsets[at])
+                put_result(out, code, self.records.rows[at].partition, offsets[at])
                 if told and told.get(at):
                     sentences[str(each)] = told[at]
                 at += 1
@@ -223,33 +242,18 @@ cdef inline void put_result(unsigned char* out, int code, uint32_t partition, in
     memcpy(out + 8, &offset, 8)
 
 
-cdef inline object bytes_of(Part part):
-    return None if part.data == NULL else PyBytes_FromStringAndSize(<const char*>part.data, part.size)
-
-
-cdef list headers_of(const Fields* fields, const unsigned char* id16):
-    cdef char shown[2 * ASSIGNED_ID_SIZE]
-    cdef uint32_t each
-    cdef list headers = []
-    if id16 != NULL:
-        for each in range(ASSIGNED_ID_SIZE):
-            shown[2 * each], shown[2 * each + 1] = HEX[id16[each] >> 4], HEX[id16[each] & 15]
-        headers.append((ID_HEADER, PyBytes_FromStringAndSize(shown, 2 * ASSIGNED_ID_SIZE)))
-    elif fields.texts[ID_FIELD].data != NULL:
-        headers.append((ID_HEADER, bytes_of(fields.texts[ID_FIELD])))
-    if fields.texts[TAG_FIELD].data != NULL:
-        headers.append((TAG_HEADER, bytes_of(fields.texts[TAG_FIELD])))
-    for each in range(fields.property_count):
-        name = PyUnicode_DecodeUTF8(<const char*>fields.names[each].data, fields.names[each].size, NULL)
-        headers.append((name, bytes_of(fields.values[each])))
-    return headers
+cdef inline Text constant(bytes text):
+    """The bytes of an object that lives as long as the module."""
+    cdef Text found
+    found.data, found.size = <const unsigned char*>PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text)
+    return found
 
 
 cdef bint read_fields(const unsigned char* at, const unsigned char* end, Fields* fields) noexcept:
     """Find the fields of a message; False: it is not plain."""
     cdef int kind, skipped
     cdef uint32_t field
-    cdef Part text
+    cdef Text text
     memset(fields, 0, sizeof(Fields))
     while at < end:
         kind = at[0]
@@ -288,7 +292,7 @@ cdef inline int size_of_number(int kind) noexcept:
     return 8 if kind == 4 or kind == 10 else 0
 
 
-cdef inline const unsigned char* read_text(const unsigned char* at, const unsigned char* end, Part* text) noexcept:
+cdef inline const unsigned char* read_text(const unsigned char* at, const unsigned char* end, Text* text) noexcept:
     """Read a text; returns its end, or NULL where it is cut off."""
     cdef uint32_t size
     if end - at < 4:
@@ -303,7 +307,7 @@ cdef inline const unsigned char* read_text(const unsigned char* at, const unsign
 cdef const unsigned char* read_properties(const unsigned char* at, const unsigned char* end, Fields* fields) noexcept:
     """Read the properties; returns their end, or NULL where they are not plain."""
     cdef uint32_t count, each, other
-    cdef Part* name
+    cdef Text* name
     if end - at < 6 or at[0] != STRING or at[1] != STRING:
         return NULL
     count = <uint32_t>at[2] << 24 | <uint32_t>at[3] << 16 | <uint32_t>at[4] << 8 | at[5]
@@ -313,7 +317,7 @@ cdef const unsigned char* read_properties(const unsigned char* at, const unsigne
     for each in range(count):
         name = &fields.names[each]
         at = read_text(at, end, name)
-        if at == NULL or not valid_utf8(name.data, name.size) or is_reserved(name):
+        if at == NULL or not valid_utf8(name.data, <uint32_t>name.size) or is_reserved(name):
             return NULL
         at = read_text(at, end, &fields.values[each])
         if at == NULL:
@@ -325,5 +329,5 @@ cdef const unsigned char* read_properties(const unsigned char* at, const unsigne
     return at
 
 
-cdef inline bint is_reserved(const Part* name) noexcept:
+cdef inline bint is_reserved(const Text* name) noexcept:
     return name.size >= 9 and memcmp(name.data, b"penstock-", 9) == 0

@@ -2,9 +2,10 @@
 
 from typing import TYPE_CHECKING
 
+from common.kafka.native import NATIVE as KAFKA_NATIVE
 from common.twins import use_native
 
-NATIVE = use_native("kafka_bridge", "_batch")
+NATIVE = use_native("kafka_bridge", "_batch", requires=KAFKA_NATIVE)
 if NATIVE and not TYPE_CHECKING:
     from kafka_bridge._batch import OutgoingBatch
 else:

@@ -4,6 +4,8 @@
 Callbacks of several threads take turns by the GIL: no step here gives it away between reading and writing `left`.
 """
 
+from common.kafka._request_records cimport RequestRecords
+
 from common.contract import Code
 from common.kafka.records import NO_OFFSET, ProduceResults
 
@@ -84,6 +86,8 @@ def send_each(send, records, PendingBatch pending, skipped, outcome, on_fault):
 def payload_bytes(records):
     """See the reference."""
     cdef Py_ssize_t size = 0
+    if type(records) is RequestRecords:
+        return (<RequestRecords>records).payload_bytes
     for column in (records.keys, records.values):
         for data in column:
             if data is not None:

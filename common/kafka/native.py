@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from common.kafka.decoding import AbortedTransaction, FetchedColumns, MalformedBatch
 from common.twins import use_native
 
-NATIVE = use_native("common.kafka", "_decoding", "_fetched", "_pending_batch")
+NATIVE = use_native("common.kafka", "_decoding", "_fetched", "_request_records", "_pending_batch")
 if NATIVE and not TYPE_CHECKING:
     from common.kafka._decoding import BatchDecoder
     from common.kafka._pending_batch import PendingBatch, payload_bytes, send_each

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from common.contract import Code
 from common.kafka.base import KafkaProducer, OnResults, ProducerOptions
 from common.kafka.errors import KafkaFault
-from common.kafka.native import PendingBatch, payload_bytes
+from common.kafka.native import payload_bytes
 from common.kafka.partition_counts import PartitionCounts
 from common.kafka.records import OutgoingRecords, ProduceResults, refused
 
@@ -85,7 +85,7 @@ class GatheringProducer(KafkaProducer):
             finally:
                 self._outstanding.remove(size)
 
-        self._send(records, PendingBatch(count, finish))
+        self._send(records, finish)
 
     def _unknown_topics(self, records: OutgoingRecords) -> dict[str, str]:
         """Topics that cannot be sent to, and why."""
@@ -102,5 +102,5 @@ class GatheringProducer(KafkaProducer):
         """A topic's number of partitions, from the cluster. Raises KafkaFault."""
 
     @abstractmethod
-    def _send(self, records: OutgoingRecords, pending: PendingBatch) -> None:
-        """Hand the records to the library; each gives `pending` one result."""
+    def _send(self, records: OutgoingRecords, finish: OnResults) -> None:
+        """Hand the records to the library; `finish` is called once with the results of all."""

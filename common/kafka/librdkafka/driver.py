@@ -4,7 +4,8 @@ from common.kafka.base import GroupListener, GroupOptions, KafkaDriver, Producer
 from common.kafka.connection import KafkaConnection
 from common.kafka.librdkafka.admin import LibrdkafkaAdmin
 from common.kafka.librdkafka.group_reader import PROTOCOLS, LibrdkafkaGroupReader
-from common.kafka.librdkafka.producer import LibrdkafkaProducer
+from common.kafka.librdkafka.native import LibraryProducer
+from common.kafka.librdkafka.producer import DirectProducer, LibrdkafkaProducer
 from common.kafka.librdkafka.reader import LibrdkafkaReader
 
 
@@ -13,7 +14,8 @@ class LibrdkafkaDriver(KafkaDriver):
     group_protocols = PROTOCOLS
 
     def producer(self, connection: KafkaConnection, options: ProducerOptions) -> LibrdkafkaProducer:
-        return LibrdkafkaProducer(connection, options)
+        is_direct = LibraryProducer is not None and not options.transactional_id
+        return DirectProducer(connection, options) if is_direct else LibrdkafkaProducer(connection, options)
 
     def reader(self, connection: KafkaConnection, options: ReaderOptions) -> LibrdkafkaReader:
         return LibrdkafkaReader(connection, options)

@@ -1,4 +1,8 @@
-"""Producer over librdkafka. A thread of ours serves the delivery reports: one callback per record."""
+"""Producers over librdkafka. A thread of ours serves the delivery reports.
+
+`LibrdkafkaProducer` uses confluent-kafka's own producer: one callback per record. `DirectProducer` calls the library that
+lies in that package, without an object per record; it has no transactions.
+"""
 
 import contextlib
 import logging
@@ -7,14 +11,15 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Producer as Library
 
 from common.contract import Code
-from common.kafka.base import ProducerOptions
+from common.kafka.base import OnResults, ProducerOptions
 from common.kafka.connection import KafkaConnection
 from common.kafka.errors import ProducerFenced, TransactionAborted
 from common.kafka.librdkafka.faults import described, fault_of, outcome_of, translated
+from common.kafka.librdkafka.native import LibraryProducer
 from common.kafka.librdkafka.options import common_options, opened
 from common.kafka.native import PendingBatch, send_each
 from common.kafka.pending import GatheringProducer
@@ -31,11 +36,13 @@ TRANSACTION_TIMEOUT_S = 30.0
 
 
 class LibrdkafkaProducer(GatheringProducer):
+    _library: Any = Library
+
     def __init__(self, connection: KafkaConnection, options: ProducerOptions) -> None:
         super().__init__(connection.name, options)
         self._connection = connection
         settings = {**common_options(connection), **_library_options(options)}
-        self._client, self._last = opened(connection, Library, settings, lambda client: client.poll(0))
+        self._client, self._last = opened(connection, self._library, settings, lambda client: client.poll(0))
         if options.transactional_id:
             with self._transactional():
                 self._client.init_transactions(TRANSACTION_TIMEOUT_S)
@@ -76,11 +83,13 @@ class LibrdkafkaProducer(GatheringProducer):
             raise fault_of(self._cluster, found.error, f"topic {topic}: ")
         return len(found.partitions)
 
-    def _send(self, records: OutgoingRecords, pending: PendingBatch) -> None:
+    def _skipped(self, records: OutgoingRecords) -> dict[int, tuple[int, str]]:
+        """Results of records that are not sent, by index."""
         unknown = self._unknown_topics(records)
-        skipped: dict[int, tuple[int, str]] = {}
-        if unknown or 0 in records.timestamps:
-            skipped = dict(_unsendable(records, unknown))
+        return dict(_unsendable(records, unknown)) if unknown or 0 in records.timestamps else {}
+
+    def _send(self, records: OutgoingRecords, finish: OnResults) -> None:
+        pending = PendingBatch(len(records.topics), finish)
 
         def on_fault(index: int, fault: Exception) -> None:
             if isinstance(fault, BufferError):
@@ -90,7 +99,7 @@ class LibrdkafkaProducer(GatheringProducer):
             else:
                 raise fault
 
-        send_each(self._client.produce, records, pending, skipped, outcome_of, on_fault)
+        send_each(self._client.produce, records, pending, self._skipped(records), outcome_of, on_fault)
 
     def flush(self, timeout_s: float) -> bool:
         ends = time.monotonic() + timeout_s
@@ -141,6 +150,24 @@ class LibrdkafkaProducer(GatheringProducer):
         self._outstanding.wait_until_none(PURGE_WAIT_S)
         self._ending.set()
         self._thread.join()
+
+
+class DirectProducer(LibrdkafkaProducer):
+    _library = LibraryProducer
+
+    def _ask(self, topic: str) -> int:
+        count, error = self._client.partition_count(topic, METADATA_WAIT_S)
+        if error is not None:
+            raise fault_of(self._cluster, error, f"topic {topic}: ")
+        return count
+
+    def _send(self, records: OutgoingRecords, finish: OnResults) -> None:
+        def outcome(error: KafkaError) -> tuple[int, str]:
+            if error.code() == KafkaError._QUEUE_FULL:
+                return int(Code.OVERLOADED), f'kafka "{self._cluster}": too much waits for Kafka'
+            return outcome_of(error)
+
+        self._client.send(records, finish, outcome, self._skipped(records))
 
 
 def _unsendable(records: OutgoingRecords, unknown: Mapping[str, str]) -> Iterator[tuple[int, tuple[int, str]]]:

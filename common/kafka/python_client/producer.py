@@ -12,7 +12,7 @@ from kafka.serializer import Serializer
 from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 from common.contract import Code
-from common.kafka.base import METADATA_AGE_S, ProducerOptions
+from common.kafka.base import METADATA_AGE_S, OnResults, ProducerOptions
 from common.kafka.connection import KafkaConnection
 from common.kafka.errors import ProducerFenced, TransactionAborted
 from common.kafka.native import PendingBatch
@@ -73,7 +73,8 @@ class PythonProducer(GatheringProducer):
             self._client.partitions_for(topic)
             return count
 
-    def _send(self, records: OutgoingRecords, pending: PendingBatch) -> None:
+    def _send(self, records: OutgoingRecords, finish: OnResults) -> None:
+        pending = PendingBatch(len(records.topics), finish)
         unknown = self._unknown_topics(records)
         send, on_stored, on_fault = self._client.send, pending.stored_as, pending.failed
         for index, (topic, partition, timestamp, key, value, headers) in enumerate(zip(*records, strict=True)):

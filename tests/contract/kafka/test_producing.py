@@ -7,7 +7,9 @@ import time
 import pytest
 
 from common.contract import Code
+from common.kafka.drivers import DRIVERS, installed, open_driver
 from common.kafka.errors import KafkaRefusal
+from common.kafka.native import NATIVE
 from common.kafka.records import NO_OFFSET, NO_TIMESTAMP, OutgoingRecords, Partition
 from common.keyhash import queue_of
 from tests.contract.kafka.exchange import NOW, Sent, outgoing, records_of
@@ -16,6 +18,26 @@ from tests.waiting import until
 
 OK, INVALID, TOO_LARGE = int(Code.OK), int(Code.INVALID), int(Code.TOO_LARGE)
 OVERLOADED, UNAVAILABLE = int(Code.OVERLOADED), int(Code.UNAVAILABLE)
+
+
+BY_THE_PACKAGE = "confluent-kafka by its package"
+"""Its own producer, which is used where the library in the package cannot be called."""
+
+
+@pytest.fixture(params=(*DRIVERS, BY_THE_PACKAGE))
+def driver(request, monkeypatch):
+    name = "confluent-kafka" if request.param == BY_THE_PACKAGE else request.param
+    require(name in installed(), f"pip install {name}")
+    if request.param == BY_THE_PACKAGE:
+        monkeypatch.setattr("common.kafka.librdkafka.driver.LibraryProducer", None)
+    return open_driver(name)
+
+
+def test_the_library_in_the_package_is_called_where_there_are_native_modules():
+    pytest.importorskip("confluent_kafka")
+    from common.kafka.librdkafka.native import LibraryProducer
+
+    assert (LibraryProducer is not None) == NATIVE
 
 
 def test_a_record_arrives_as_it_was_sent(exchange, new_topic):

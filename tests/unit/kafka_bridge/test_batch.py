@@ -49,7 +49,8 @@ def told(form, payload, code=0):
     count = len(records.topics)
     sentences = {0: "too large"} if code and count else {}
     answer = batch.settle(ProduceResults([code] * count, [*range(count)] if not code else [-1] * count, sentences))
-    plain = [*map(list, records[:5]), [list(each) for each in records.headers]]
+    *columns, headers = records
+    plain = [*map(list, columns), [list(each) for each in headers]]
     return plain, answer, batch.counts, batch.cluster, batch.patience_ms, batch.size
 
 

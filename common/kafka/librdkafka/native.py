@@ -1,0 +1,22 @@
+"""Selects how producers reach librdkafka: by the library that lies in confluent-kafka's wheel, or by the package alone."""
+
+import importlib.metadata
+from typing import TYPE_CHECKING, Any
+
+from common.twins import use_native
+
+NATIVE = use_native("common.kafka.librdkafka", "_functions", "_library")
+LibraryProducer: Any = None
+"""None: the native modules or the library's file are missing, as in a package that was built against another one."""
+
+if NATIVE and not TYPE_CHECKING:
+    from common.kafka.librdkafka import _functions, _library
+
+    for _file in importlib.metadata.files("confluent-kafka") or ():
+        if _file.name.startswith("librdkafka"):
+            try:
+                _functions.load(str(_file.locate()))
+                LibraryProducer = _library.LibraryProducer
+            except OSError:
+                NATIVE = False
+            break
