@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ from bench.outcome import commit
 from bench.peers.kafka import one_broker
 from bench.peers.kafka_node import java_line
 from bench.report import machine
-from common.kafka.base import ClusterAdmin, KafkaDriver, NewKafkaTopic, ProducerOptions, ReaderOptions
+from common.kafka.base import ClusterAdmin, KafkaDriver, KafkaProducer, NewKafkaTopic, ProducerOptions, ReaderOptions
 from common.kafka.connection import KafkaConnection
 from common.kafka.drivers import installed, open_driver
 from common.kafka.records import OutgoingRecords, Partition, ProduceResults
@@ -63,8 +64,25 @@ def measured(count: int, work: Callable[[], None]) -> DriverCost:
     return DriverCost(used / count * 1e6, count / passed)
 
 
+class PlainProducers(NamedTuple):
+    """confluent-kafka's producer as applications use it, by its package; no module but its driver's imports it."""
+
+    name: str
+
+    def producer(self, connection: KafkaConnection, options: ProducerOptions) -> KafkaProducer:
+        opened: KafkaProducer = import_module("common.kafka.librdkafka.producer").LibrdkafkaProducer(
+            connection, options
+        )
+        return opened
+
+
+def plain_producer(driver: KafkaDriver) -> KafkaDriver | PlainProducers:
+    """What opens the producers that an application with this driver's library has."""
+    return PlainProducers(driver.name) if driver.name == "confluent-kafka" else driver
+
+
 def produce(
-    driver: KafkaDriver, connection: KafkaConnection, topic: str, size: int, count: int, keys: int = 0
+    driver: KafkaDriver | PlainProducers, connection: KafkaConnection, topic: str, size: int, count: int, keys: int = 0
 ) -> DriverCost:
     """Args: keys: distinct keys of each batch, which go to their partitions; 0: each batch goes to one partition."""
     producer = driver.producer(connection, ProducerOptions(pending_bytes_max=1 << 30))

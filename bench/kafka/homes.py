@@ -3,29 +3,32 @@
 mirror: how fast does the bridge copy a topic that is full, and how far behind is it at a steady rate? Records of 128
 bytes, 8 partitions. The rate counts from the first copied record to the last. Lag is sampled every 20 ms at 5,000
 records/s, as the age of the first record that is not copied.
-home: calls of 500 messages with 64 keys against a direct producer of the bridge's library in batches of the same shape, and
-calls of one message, with each installed library. CPU per message counts all of a process's work, the copy back into the
-engine included.
+home: calls of 500 messages with 64 keys against a direct producer in batches of the same shape, with as many records in
+flight, in turns; and calls of one message. With what a bridge takes by default, and with kafka-python alone. The direct
+producer is the library's own, of confluent-kafka or of kafka-python. CPU per message counts all of a process's work, the copy
+back into the engine included.
 pull: one group drains what was copied, by pulls of 1,000 over 4 connections.
-Excluded: making the records, connecting, creating topics; for `home`, a round of each before the measured ones, in which the
+Excluded: making the records, connecting, creating topics; for `home`, rounds of both before the measured ones, in which the
 broker's virtual machine compiles what it needs.
 """
 
+import statistics
 import threading
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
 
 from bench import kafka_drivers
 from bench.errors import RunError
 from bench.figures import Figure
-from bench.generator import STORED, run_load
+from bench.generator import STORED, LoadTarget, run_load
 from bench.kafka.desk import CLUSTER, PARTITIONS, KafkaDesk, kafka_desk, wait_for
 from bench.measure import on_one_core, settle
 from bench.settings import LoadSettings
-from common.kafka.base import KafkaDriver, ProducerOptions
+from common.kafka.base import END, KafkaDriver, ProducerOptions
 from common.kafka.drivers import installed, open_driver
-from common.kafka.records import OutgoingRecords
+from common.kafka.records import OutgoingRecords, Partition
 from engine.client import copied
 from engine.client.admin import AdminClient
 
@@ -34,6 +37,7 @@ HOME = {"home": f"kafka:{CLUSTER}", "id_window_ms": 0}
 LIVE_PER_S, LIVE_BATCH = 5_000, 50
 SAMPLE_S = 0.02
 COPY_S_MAX = 600.0
+ROUNDS, WARM_ROUNDS = 4, 4
 BRIDGE = "kafka_bridge"
 SENDING = ("producer_proxy", BRIDGE, "broker", "engine")
 
@@ -60,52 +64,97 @@ def run_pull(scale: float, seconds: float, say: Callable[[str], None]) -> list[F
 
 
 def run_home(scale: float, seconds: float, say: Callable[[str], None]) -> list[Figure]:
-    return [figure for name in installed() for figure in _home(open_driver(name), scale, seconds, say)]
+    names = installed()
+    chosen = ["auto", *names[1:]] if len(names) > 1 else names  # auto: both together
+    return [figure for name in chosen for figure in _home(name, scale, seconds, say)]
 
 
-def _home(driver: KafkaDriver, scale: float, seconds: float, say: Callable[[str], None]) -> list[Figure]:
-    with kafka_desk(driver=driver.name) as desk:
+@dataclass
+class _Sends:
+    """What the rounds of one form of call have found."""
+
+    settings: LoadSettings
+    target: LoadTarget
+    per_s: list[float] = field(default_factory=list)
+    used_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SENDING, 0.0))
+    messages: int = 0
+    sent_s: float = 0.0
+    copied_s: float = 0.0
+
+    def run(self, desk: KafkaDesk, link: AdminClient) -> None:
+        before, began = {name: desk.cpu_s(name) for name in SENDING}, time.monotonic()
+        with on_one_core():
+            counts = run_load(self.settings, self.target).counts
+        self.sent_s += time.monotonic() - began
+        wait_until_copied(desk, link)
+        self.copied_s += time.monotonic() - began
+        if refused := {code: count for code, count in counts["codes"].items() if code not in STORED}:
+            raise RunError(f"home: {self.settings.batch} per call: {refused} (code: messages)")
+        for name in SENDING:
+            self.used_s[name] += desk.cpu_s(name) - before[name]
+        self.messages += counts["messages"]
+        self.per_s.append(counts["messages"] / counts["window_s"])
+
+    def costs(self, name: str) -> list[Figure]:
+        return [
+            Figure(f"{name}: {process}", used_s / self.messages * 1e6, "µs of CPU per message")
+            for process, used_s in self.used_s.items()
+        ]
+
+
+def _home(name: str, scale: float, seconds: float, say: Callable[[str], None]) -> list[Figure]:
+    """Args: name: of the driver; auto: the default."""
+    driver = open_driver("" if name == "auto" else name)
+    direct: list[float] = []
+    with kafka_desk(driver=name) as desk, ExitStack() as stack:
+        link = stack.enter_context(closing(_engine(desk)))
         with closing(driver.admin(desk.connection)) as admin:
             kafka_drivers.create(admin, "direct")
         desk.create({"home": HOME})
-        shapes = {500: 4, 1: 64}
-        found, used, ratios = {}, {}, {}
-        direct: list[float] = []
-        for batch, connections in shapes.items():
+
+        def form(batch: int, connections: int) -> _Sends:
             settings = LoadSettings(
-                batch=batch, connections=connections, topics=1, topic_pattern="home", keys=KEYS, seconds=seconds,
-                durability="default", size=SIZE, timeout_s=30.0,
+                batch=batch, connections=connections, topics=1, topic_pattern="home", keys=KEYS, durability="default",
+                seconds=seconds / ROUNDS, size=SIZE, timeout_s=30.0,
             )  # fmt: skip
-            with desk.instance.prepared(settings) as target:
-                settle(settings, target)
-                kafka_drivers.produce(driver, desk.connection, "direct", SIZE, int(RECORDS * scale), KEYS)
-                run_load(settings, target)
-                before = kafka_drivers.produce(driver, desk.connection, "direct", SIZE, int(RECORDS * scale), KEYS)
-                cpu_s = {name: desk.cpu_s(name) for name in SENDING}
-                with on_one_core():
-                    counts = run_load(settings, target).counts
-                used[batch] = {name: (desk.cpu_s(name) - cpu_s[name]) / counts["messages"] * 1e6 for name in SENDING}
-                after = kafka_drivers.produce(driver, desk.connection, "direct", SIZE, int(RECORDS * scale), KEYS)
-            direct += [before.records_per_s, after.records_per_s]
-            found[batch] = counts["messages"] / counts["window_s"]
-            ratios[batch] = 2 * found[batch] / (before.records_per_s + after.records_per_s)
-            refused = {code: count for code, count in counts["codes"].items() if code not in STORED}
-            say(
-                f"home: {driver.name}, {batch} per call: {found[batch]:,.0f}/s, refused {refused}, direct {direct[-2:]}"
-            )
-    alone = sum(direct) / len(direct)
-    costs = [
-        Figure(f"{name} with {driver.name}, {batch} per call", cost, "µs of CPU per message")
-        for batch, each in used.items()
-        for name, cost in each.items()
-    ]
+            target = stack.enter_context(desk.instance.prepared(settings))
+            settle(settings, target)
+            return _Sends(settings, target)
+
+        def produce() -> float:
+            count = int(RECORDS * scale)
+            alone = kafka_drivers.plain_producer(driver)
+            return kafka_drivers.produce(alone, desk.connection, "direct", SIZE, count, KEYS).records_per_s
+
+        batches, single = form(kafka_drivers.BATCH, kafka_drivers.BATCHES_WAITING), form(1, 64)
+        for _ in range(WARM_ROUNDS):
+            produce()
+            run_load(batches.settings, batches.target)
+            wait_until_copied(desk, link)
+        for number in range(ROUNDS):
+            direct.append(produce())
+            batches.run(desk, link)
+            single.run(desk, link)
+            say(f"home: {name}, round {number + 1}: direct {direct[-1]:,.0f}, {batches.per_s[-1]:,.0f}/s")
+    alone, sent = statistics.median(direct), statistics.median(batches.per_s)
+    shape = f"{kafka_drivers.BATCH} per call, {batches.settings.connections} connections"
     return [
-        Figure(f"direct producer of {driver.name}, batches of {kafka_drivers.BATCH}", alone, "records/s"),
-        Figure(f"send to a Kafka home by {driver.name}, 500 per call", found[500], "messages/s"),
-        Figure(f"ratio to the direct runs of {driver.name} before and after it", ratios[500], "", least=0.8),
-        Figure(f"send to a Kafka home by {driver.name}, 1 per call, 64 connections", found[1], "calls/s"),
-        *costs,
+        Figure(f"{name}: direct producer, as many records in flight", alone, "records/s"),
+        Figure(f"{name}: send to a Kafka home, {shape}", sent, "messages/s"),
+        Figure(f"{name}: ratio to the direct producer", sent / alone, "", least=0.8),
+        Figure(f"{name}: the same until all is copied back", sent / alone * batches.sent_s / batches.copied_s, ""),
+        Figure(f"{name}: send to a Kafka home, 1 per call, 64 connections", statistics.median(single.per_s), "calls/s"),
+        *batches.costs(f"{name}, {kafka_drivers.BATCH} per call"),
+        *single.costs(f"{name}, 1 per call"),
     ]
+
+
+def wait_until_copied(desk: KafkaDesk, link: AdminClient) -> None:
+    """Return when the engine has all records of the topic home."""
+    with closing(open_driver().admin(desk.connection)) as admin:
+        partitions = [Partition("home", number) for number in range(PARTITIONS)]
+        count = sum(filter(None, admin.offsets(partitions, END).values()))
+    wait_for(lambda: sum(_next(link, "home")) >= count, "the copy", COPY_S_MAX)
 
 
 def _engine(desk: KafkaDesk) -> AdminClient:
