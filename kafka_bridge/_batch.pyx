@@ -40,8 +40,6 @@ cdef enum:
 
 cdef const char* HEX = b"0123456789abcdef"
 cdef int INVALID = int(Code.INVALID), UNAVAILABLE = int(Code.UNAVAILABLE)
-
-
 cdef bytes ID_NAME = ID_HEADER.encode(), TAG_NAME = TAG_HEADER.encode()
 
 

@@ -6,12 +6,14 @@ import time
 
 import pytest
 
-from common.contract import Code
+from common.contract import Code, Message, encode_struct
 from common.kafka.drivers import DRIVERS, installed, open_driver
 from common.kafka.errors import KafkaRefusal
 from common.kafka.native import NATIVE
 from common.kafka.records import NO_OFFSET, NO_TIMESTAMP, OutgoingRecords, Partition
 from common.keyhash import queue_of
+from engine.link.produce import ProducedMessage, encode_produce
+from kafka_bridge.native import OutgoingBatch
 from tests.contract.kafka.exchange import NOW, Sent, outgoing, records_of
 from tests.services import require
 from tests.waiting import until
@@ -56,6 +58,28 @@ def test_a_record_arrives_as_it_was_sent(exchange, new_topic):
     results = exchange.send(topic, *rows)
     assert results.all_stored and results.codes == [OK] * 8 and results.offsets == [*range(8)]
     assert exchange.read(topic, 8) == [(offset, *row[1:]) for offset, row in enumerate(rows)]
+
+
+def test_records_of_a_request_arrive_as_their_columns_say(exchange, new_topic):
+    topic = new_topic()
+    ids = [bytes(range(number, number + 16)) if number % 2 else None for number in range(6)]
+    sent = [
+        Message(topic=topic, body=b"v", key=b"k", tag="t", id="own", properties={"a": "1", "б": ""}),
+        Message(topic=topic, body=b"no key", properties={}),
+        Message(topic=topic, body=b"", key=b""),
+        Message(topic=topic, key=b"no body"),
+        Message(topic=topic, body=b"x" * 100_000, key=b"k", tag="by reference"),
+        Message(topic=topic, body=b"many", properties={f"name-{number}": "x" * number for number in range(40)}),
+    ]
+    messages = [ProducedMessage(0, 0, *each) for each in zip(ids, map(encode_struct, sent), strict=True)]
+    batch = OutgoingBatch(encode_produce("main", [topic], 3000, messages))
+    records, results = batch.map(lambda name: 1, NOW, 0), Sent()
+    _, _, times, keys, values, headers = records
+    rows = [*zip(range(6), times, keys, values, map(list, headers), strict=True)]
+    exchange.producer().produce(records, results)
+    assert results.results().all_stored
+    assert exchange.read(topic, 6) == rows
+    assert [row[2:4] for row in rows[1:4]] == [(None, b"no key"), (b"", b""), (b"no body", b"")]
 
 
 def test_a_null_header_is_written_or_refused_by_name(exchange, new_topic):
