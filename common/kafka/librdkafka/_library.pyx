@@ -21,16 +21,23 @@ from common.kafka.librdkafka._functions cimport (
     Report, lib,
 )
 
-from confluent_kafka import KafkaError, KafkaException
-
 from common.contract import Code
 from common.kafka.records import NO_OFFSET, ProduceResults
 
 cdef enum:
     TEXT_SIZE = 512
+    FATAL = -150                      # RD_KAFKA_RESP_ERR__FATAL
+    INVALID_ARGUMENT = -186
+    UNKNOWN_TOPIC = -188
 
-cdef int FATAL = KafkaError._FATAL, UNKNOWN_TOPIC = KafkaError._UNKNOWN_TOPIC
+cdef object KafkaError = None, KafkaException = None
 cdef int OK = int(Code.OK)
+
+
+def use_errors(error, exception):
+    """Tell confluent-kafka's classes of errors, before all else: this module can be imported without that package."""
+    global KafkaError, KafkaException
+    KafkaError, KafkaException = error, exception
 
 
 cdef struct Slot:                     # of one record in flight; librdkafka keeps its address
@@ -347,7 +354,7 @@ cdef class LibraryProducer:
 
 
 cdef object refused_options(const char* text):
-    return KafkaException(KafkaError(KafkaError._INVALID_ARG, text.decode("utf-8", "replace")))
+    return KafkaException(KafkaError(INVALID_ARGUMENT, text.decode("utf-8", "replace")))
 
 
 cdef object fault_of(const Report* report):

@@ -3,6 +3,8 @@
 import importlib.metadata
 from typing import TYPE_CHECKING, Any
 
+from confluent_kafka import KafkaError, KafkaException
+
 from common.twins import use_native
 
 NATIVE = use_native("common.kafka.librdkafka", "_functions", "_library")
@@ -16,6 +18,7 @@ if NATIVE and not TYPE_CHECKING:
         if _file.name.startswith("librdkafka"):
             try:
                 _functions.load(str(_file.locate()))
+                _library.use_errors(KafkaError, KafkaException)
                 LibraryProducer = _library.LibraryProducer
             except OSError:
                 NATIVE = False
