@@ -77,7 +77,7 @@ class PlainProducers(NamedTuple):
 
 
 def plain_producer(driver: KafkaDriver) -> KafkaDriver | PlainProducers:
-    """What opens the producers that an application with this driver's library has."""
+    """A driver whose producers are those of the library itself, as an application would use them."""
     return PlainProducers(driver.name) if driver.name == "confluent-kafka" else driver
 
 

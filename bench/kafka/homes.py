@@ -71,7 +71,7 @@ def run_home(scale: float, seconds: float, say: Callable[[str], None]) -> list[F
 
 @dataclass
 class _Sends:
-    """What the rounds of one form of call have found."""
+    """Sums over the measured rounds of one number of messages per call."""
 
     settings: LoadSettings
     target: LoadTarget

@@ -144,7 +144,7 @@ def figures(name: str, variants: Sequence[Variant], batch: int, ratio: float, cp
 
 
 def ratios(name: str, variants: Sequence[Variant], least: float) -> Iterator[Figure]:
-    """What is left of the lone engines' throughput with a slave."""
+    """Throughput with a slave, divided by that of each lone engine."""
     alone, over_tcp, both = variants
     yield Figure(f"{name}: with a slave, of a lone engine's", both.messages_per_s / alone.messages_per_s, "×", least)
     yield Figure(f"{name}: the same over TCP", both.messages_per_s / over_tcp.messages_per_s, "×")

@@ -58,6 +58,7 @@ class GatheringProducer(KafkaProducer):
 
     def __init__(self, cluster: str, options: ProducerOptions) -> None:
         self._cluster = cluster
+        self._overloaded = int(Code.OVERLOADED), f'kafka "{cluster}": too much waits for Kafka'
         self._outstanding = Outstanding(options.pending_bytes_max)
         self._counts = PartitionCounts(self._ask)
 
@@ -74,7 +75,7 @@ class GatheringProducer(KafkaProducer):
             on_results(ProduceResults([], [], {}))
             return
         if not self._outstanding.add(size):
-            on_results(refused(count, int(Code.OVERLOADED), f'kafka "{self._cluster}": too much waits for Kafka'))
+            on_results(refused(count, *self._overloaded))
             return
 
         def finish(results: ProduceResults) -> None:

@@ -1,4 +1,4 @@
-"""Producers over librdkafka. A thread of ours serves the delivery reports.
+"""Producers over librdkafka. Each producer has a thread that takes the delivery reports.
 
 `LibrdkafkaProducer` uses confluent-kafka's own producer: one callback per record. `DirectProducer` calls the library that
 lies in that package, without an object per record; it has no transactions.
@@ -93,7 +93,7 @@ class LibrdkafkaProducer(GatheringProducer):
 
         def on_fault(index: int, fault: Exception) -> None:
             if isinstance(fault, BufferError):
-                pending.refuse(index, int(Code.OVERLOADED), f'kafka "{self._cluster}": too much waits for Kafka')
+                pending.refuse(index, *self._overloaded)
             elif isinstance(fault, KafkaException):
                 pending.refuse(index, *outcome_of(fault.args[0]))
             else:
@@ -163,9 +163,7 @@ class DirectProducer(LibrdkafkaProducer):
 
     def _send(self, records: OutgoingRecords, finish: OnResults) -> None:
         def outcome(error: KafkaError) -> tuple[int, str]:
-            if error.code() == KafkaError._QUEUE_FULL:
-                return int(Code.OVERLOADED), f'kafka "{self._cluster}": too much waits for Kafka'
-            return outcome_of(error)
+            return self._overloaded if error.code() == KafkaError._QUEUE_FULL else outcome_of(error)
 
         self._client.send(records, finish, outcome, self._skipped(records))
 
