@@ -1,5 +1,5 @@
 # cython: language_level=3
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from common.limits._meter cimport Meter
 from common.wire._walk cimport murmur2
@@ -24,6 +24,9 @@ cdef class Destination:
     cdef public bint is_special       # its messages need more than the hot path does: rules, or a refusal
     cdef public bint is_doubled       # the topic is written to two sides: without a tap, the rare path does that
     cdef public object tap            # AppendTap that gets to know its messages; None: there is none
+    cdef uint64_t tap_batch           # kept by the tap: the batch that had it last, and its number there
+    cdef uint32_t tap_topic
+    cdef uint32_t counted_call, counted_place    # kept by its user: the counted call that had it last, and its place there
     cdef public object lane           # KafkaLane that takes its messages; None: the engine's lanes do
     cdef public uint32_t checked_at   # generation of the configuration in which it was last checked; kept by its user
     cdef uint32_t sticky_append[LANE_COUNT]      # by lane: the append for which sticky_queue is valid

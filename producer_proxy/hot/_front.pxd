@@ -58,11 +58,13 @@ cdef class Front:
     cdef uint32_t trace_step, trace_left        # one of `trace_step` calls is traced whatever it carries; 0: none is
     cdef object chosen_slow
     cdef public dict topic_sends      # TopicSends by topic, of those whose outcomes are counted per topic
+    cdef uint32_t counted_call        # number of the call that was counted last
     cdef public object figures        # TopicFigures; None: none are kept
     cdef double sampled_at            # when a call's time was noted there last, monotonic seconds
     cdef bint is_mixed                # the current call's messages are of several topics
     cdef int assign(self, unsigned char* id16, uint64_t now_ms) except -1
     cdef int tell_topics(self, CallResults call) except -1
+    cdef list counted_topics(self, CallResults call)
     cdef bint check(self, Destination destination) except -1
     cdef int observe(self, CallResults call, double now) except -1
     cdef CallDecision traced(self, int decision, const unsigned char* frame) noexcept

@@ -179,14 +179,31 @@ cdef class Front:
 
     cdef int tell_topics(self, CallResults call) except -1:
         """Note the topic of the current call, if it has one, and who counts the outcomes of its messages."""
-        cdef uint32_t i
         call.topic = None if self.is_mixed else (<Destination>self.chosen[0]).name
         call.sends = None
         if self.topic_sends and self.is_mixed:
-            call.sends = [self.topic_sends.get((<Destination>self.chosen[i]).name) for i in range(self.call.message_count)]
+            call.sends = self.counted_topics(call)
         elif self.topic_sends:
             call.sends = self.topic_sends.get(call.topic)
         return 0
+
+    cdef list counted_topics(self, CallResults call):
+        """The TopicSends of the current call's messages, each once, and their places; one look-up per topic."""
+        cdef uint32_t i
+        cdef Destination destination
+        cdef list found = []
+        self.counted_call += 1
+        call.make_places(self.call.message_count)
+        for i in range(self.call.message_count):
+            destination = <Destination>self.chosen[i]
+            if destination.counted_call != self.counted_call:
+                destination.counted_call, destination.counted_place = self.counted_call, 0
+                sends = self.topic_sends.get(destination.name)
+                if sends is not None:
+                    found.append(sends)
+                    destination.counted_place = <uint32_t>len(found)
+            call.places[i] = destination.counted_place
+        return found or None
 
     cdef int observe(self, CallResults call, double now) except -1:
         """Note the time of a call that is answered; now and then at its topic, too, if it was taken."""
