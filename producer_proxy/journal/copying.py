@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import Any
 
 import gevent
 from gevent.event import AsyncResult, Event
@@ -24,6 +25,7 @@ from producer_proxy.journal.intending import Intents
 from producer_proxy.journal.native import all_stored, encode_produce_of
 from producer_proxy.journal.repair import Repairer
 from producer_proxy.journal.sides import Sides
+from producer_proxy.journal.unanswered import UnansweredBatches
 from producer_proxy.targets.base import STORED, MessageSlice, ResolveError, ToldOutcome
 from producer_proxy.targets.dual import Copies
 
@@ -33,10 +35,12 @@ WAITING_BYTES_MAX = 8 << 20
 """Bytes that wait in memory for the secondary; what comes above it stays in the journal."""
 BATCH_MESSAGES_MAX, BATCH_BYTES_MAX = 2_000, 4 << 20
 GATHER_S = 0.1
-"""Time in which batches of the tap gather for one request to the secondary. More costs less CPU; the secondary is later."""
+"""Time in which appends of the tap gather for one request to the secondary. More costs less CPU; the secondary is later."""
+ANSWER_S = 0.02
+"""Time for which such a request waits for the appends that the primary has not answered yet. The others' copies go next time."""
 REST_SHARE = 3
 """Time that the proxy's calls get after each batch that is left to the repair, per time that this took. A secondary that
-hangs leaves thousands of batches behind at once."""
+hangs leaves hundreds of batches behind at once."""
 IDLE_S = 1.0
 STOP_S = 1.0
 OK = int(Code.OK)
@@ -51,6 +55,7 @@ class SecondaryCopies(Copies):
         backlog: of the proxy's journal, for all pairs.
         repairer: of this pair.
     Attributes:
+        unanswered: batches of the pair's tap, if there is one.
         copied: messages that the secondary has answered OK or DUPLICATE.
     """
 
@@ -61,6 +66,7 @@ class SecondaryCopies(Copies):
         self._copying_tapped: list[TappedBatch] = []
         self.waiting_bytes = self.copied = 0
         self._wake = Event()
+        self.unanswered = UnansweredBatches(sides.secondary.name, intents, self._wake.set, self._take)
         self._is_stopping, self._is_busy = False, False
         self._greenlet = gevent.spawn(self._run)
 
@@ -72,11 +78,11 @@ class SecondaryCopies(Copies):
 
     @property
     def idle(self) -> bool:
-        return not self._waiting and not self._is_busy
+        return not self._waiting and not self.unanswered and not self._is_busy
 
     def held(self) -> set[str]:
         waiting = {name for batch in (*self._waiting, *self._copying_tapped) for name in batch.names}
-        return waiting | {each.message.destination.name for each in self._copying}
+        return self.unanswered.names | waiting | {each.message.destination.name for each in self._copying}
 
     def health(self) -> bool | str:
         """For /readyz: a note when the secondary lacks messages."""
@@ -97,12 +103,6 @@ class SecondaryCopies(Copies):
             AnsweredBatch(intents, messages, outcomes, durability, sum([len(each[3]) for each in messages]))
         )
 
-    def tapped(self, batch: TappedBatch) -> None:
-        """As `answered`, of a batch of the tap of this pair."""
-        if batch.data is None:
-            return self._intents.missed_runs(batch.outcomes())
-        return self._take(batch)
-
     def _take(self, batch: AnsweredBatch | TappedBatch) -> None:
         if self.waiting_bytes and self.waiting_bytes + batch.size > WAITING_BYTES_MAX:
             self._divert_all(batch)
@@ -111,14 +111,10 @@ class SecondaryCopies(Copies):
             self.waiting_bytes += batch.size
         self._wake.set()
 
-    def tap_failed(self) -> None:
-        """Called in the handler of an exception of the tap."""
-        limited.exception("secondary=%s: internal error", self.sides.secondary.name)
-        self._intents.doubt("internal error: intents or copies may be missing")
-
     def stop(self) -> None:
         """Copy what waits, for a second at most. What is left stays in the journal."""
         self._is_stopping = True
+        self.unanswered.cut()
         self._wake.set()
         self._greenlet.join(STOP_S)
         self._greenlet.kill()
@@ -130,14 +126,15 @@ class SecondaryCopies(Copies):
         while not self._is_stopping or self._waiting:
             self._wake.wait(pause_s if self._backlog.count else None)
             self._is_busy = True
-            if self._waiting and not self._is_stopping and not isinstance(self._waiting[0], AnsweredBatch):
+            if self.unanswered and not self._is_stopping:
                 gevent.sleep(GATHER_S)
             self._wake.clear()
             try:
+                self.unanswered.cut(ANSWER_S)
                 for _ in range(len(self._waiting)):  # what comes meanwhile must not keep the repair waiting
                     if self._waiting:
                         gevent.sleep(REST_SHARE * self._copy())
-                first = min((each.base for each in self._waiting), default=None)
+                first = min((each.base for each in self._waiting if each.base is not None), default=None)
                 pause_s = IDLE_S if self._is_stopping else self.repairer.step(first)
             except Exception:
                 limited.exception("secondary=%s: internal error", self.sides.secondary.name)
@@ -198,7 +195,7 @@ class SecondaryCopies(Copies):
         if isinstance(batch, AnsweredBatch) or not batch.is_all_ok:
             return False
         return not self._backlog.count or not any(
-            self._backlog.ordering_keys.share_held(topic, counts.keys()) for topic, _, counts in batch.repairs(False)
+            self._backlog.ordering_keys.share_held(topic, counts.keys()) for topic, counts in batch.counts_of_keys()
         )
 
     def _divert_held(self) -> bool:
@@ -207,7 +204,7 @@ class SecondaryCopies(Copies):
         if isinstance(batch, AnsweredBatch) or not batch.is_all_ok or not self._backlog.count:
             return False
         if self.sides.secondary.up and not all(
-            keys.share_held(topic, counts.keys()) == len(counts) for topic, _, counts in batch.repairs(False)
+            keys.share_held(topic, counts.keys()) == len(counts) for topic, counts in batch.counts_of_keys()
         ):
             return False
         self._waiting.popleft()
@@ -259,13 +256,31 @@ class SecondaryCopies(Copies):
             return self._intents.all_done(batches)
         fates = {fate_of(code) for code in {each[0] for each in outcomes}}
         if fates not in ({Fate.AWAY}, {Fate.UNKNOWN}):
-            return self._settle(copies_of(batches), outcomes)
+            return self._settle_each(batches, outcomes)
         is_unknown = fates == {Fate.UNKNOWN}
         self.repairer.note_refusal(batches[0].topics[0].name, outcomes[0])
+        kept = self._kept(batches)
         if is_unknown:
-            for batch in batches:
+            for batch in kept:
                 self.repairer.all_attempted(batch.positions())
-        return self._divert_tapped(batches, is_asked_for=is_unknown)
+        return self._divert_tapped(kept, is_asked_for=is_unknown)
+
+    def _settle_each(self, batches: Iterable[TappedBatch], outcomes: Sequence[ToldOutcome]) -> None:
+        at = 0
+        for batch in batches:
+            told = outcomes[at : at + batch.count]
+            at += batch.count
+            self._settle(copies_of(self._kept((batch,))), told if batch.base is not None else ())
+
+    def _kept(self, batches: Iterable[AnsweredBatch | TappedBatch]) -> list[Any]:
+        """The batches whose intents are in segments, so that they can wait; the others are recorded as missed."""
+        found = []
+        for batch in batches:
+            if isinstance(batch, AnsweredBatch) or self._intents.keep(batch):
+                found.append(batch)
+            else:
+                self._intents.missed_batch(batch)
+        return found
 
     def _settle(self, copies: list[Copy], outcomes: Sequence[ToldOutcome]) -> None:
         if {each[0] for each in outcomes} <= THERE:
@@ -294,7 +309,8 @@ class SecondaryCopies(Copies):
             batch = self._waiting.popleft()
             self.waiting_bytes -= batch.size
             size += batch.size
-            copies += self._wanted(unpacked(batch))
+            for kept in self._kept((batch,)):
+                copies += self._wanted(unpacked(kept))
         return copies, durability
 
     def _wanted(self, batch: AnsweredBatch) -> list[Copy]:
@@ -332,15 +348,15 @@ class SecondaryCopies(Copies):
     def _divert_all(self, given: AnsweredBatch | TappedBatch) -> None:
         if not isinstance(given, AnsweredBatch) and given.is_all_ok:
             return self._divert_tapped((given,), is_asked_for=False)
-        batch = unpacked(given)
-        for intent, message, outcome in zip(batch.intents, batch.messages, batch.outcomes, strict=True):
-            if not self._stays(intent, message, outcome):
-                self._divert((Copy(intent, outcome[1] or 0, message),), is_asked_for=False)
+        for batch in map(unpacked, self._kept((given,))):
+            for intent, message, outcome in zip(batch.intents, batch.messages, batch.outcomes, strict=True):
+                if not self._stays(intent, message, outcome):
+                    self._divert((Copy(intent, outcome[1] or 0, message),), is_asked_for=False)
         return None
 
     def _divert_tapped(self, batches: Iterable[TappedBatch], is_asked_for: bool) -> None:
         """As _divert, of batches that are all OK."""
-        for batch in batches:
+        for batch in self._kept(batches):
             self._backlog.divert_batch(batch.repairs(is_asked_for))
             self._intents.all_stored(batch)
 

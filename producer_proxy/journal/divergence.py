@@ -9,7 +9,7 @@ from producer_proxy.buffer.blocks import Block
 from producer_proxy.buffer.disk import dead
 from producer_proxy.buffer.disk.segment import bases
 from producer_proxy.buffer.entry import BufferEntry, EntryError, decode
-from producer_proxy.journal import missed
+from producer_proxy.journal import mapped, missed
 from producer_proxy.journal.contents import shown_id
 from producer_proxy.journal.missed import MissedRange
 from producer_proxy.journal.segment import JournalSegment
@@ -98,6 +98,8 @@ def _waiting(directory: Path) -> Iterator[tuple[BufferEntry | None, int | None]]
             continue
         finally:
             segment.close()
+    for payload in mapped.left(directory):
+        yield _decoded(payload), None
 
 
 def _decoded(payload: bytes) -> BufferEntry | None:

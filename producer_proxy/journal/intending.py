@@ -1,9 +1,10 @@
 """Intents of one proxy: written to its journal, or told as missed where the journal takes none."""
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from producer_proxy.journal.fates import Fate, fate_of
-from producer_proxy.journal.journal import EncodeIntents, RepairJournal, WrittenBatch
+from producer_proxy.journal.journal import RepairJournal, WrittenBatch
 from producer_proxy.journal.missed import ALL_QUEUES, MissedRanges
 from producer_proxy.targets.base import MessageSlice, ToldOutcome
 from producer_proxy.targets.dual import Copies
@@ -29,9 +30,9 @@ class Intents:
     def intend(self, messages: Sequence[MessageSlice]) -> list[int] | None:
         return None if self._journal is None else self._journal.intend(messages)
 
-    def write(self, encode: EncodeIntents, count: int) -> bool:
-        """As RepairJournal.write; without a journal nothing is taken."""
-        return self._journal is not None and self._journal.write(encode, count)
+    def keep(self, batch: Any) -> bool:
+        """As RepairJournal.keep; without a journal nothing is taken."""
+        return self._journal is not None and self._journal.keep(batch)
 
     def stored(self, stored: Sequence[tuple[int, int]]) -> None:
         """The primary has these intents: (intent, queue)."""
@@ -57,9 +58,11 @@ class Intents:
         """Record that messages of now may have no intent."""
         self.ranges.add_span(self._now_ms(), self._now_ms(), reason)
 
-    def missed_runs(self, runs: Iterable[tuple[str, int, int, int, int]]) -> None:
-        """As `missed`, of runs of messages: (topic, number of messages, code, queue, offset of the first one)."""
-        for name, count, code, queue, first in runs:
+    def missed_batch(self, batch: Any) -> None:
+        """As `missed`, of a TappedBatch, whose intents count for nothing from now on."""
+        if self._journal is not None and batch.base is None:
+            self._journal.drop(batch)
+        for name, count, code, queue, first in batch.outcomes():
             is_stored = fate_of(code) is Fate.STORED
             if not is_stored and fate_of(code) is not Fate.UNKNOWN:
                 continue

@@ -1,9 +1,12 @@
 """The repair journal on disk: the intent of each dual write, and what became of it.
 
 Invariants:
-1. An entry is in the file before its message is given to the primary. It is not synced: a thread syncs once per second.
+1. An entry is in a file before its message is given to the primary: in a segment, or, for a moment, in the mapped file.
+   It is not synced: a thread syncs once per second.
 2. A segment is deleted only when each of its entries is done, or was found damaged and reported.
 3. After a failed sync nothing more is journalled until a restart: the kernel has dropped the bytes.
+4. Positions of a topic's entries are in the order of sending: what a tap has in the mapped file goes to a segment before
+   it writes anything else there.
 
 What the journal cannot take is no error for a caller: it is told, and recorded as a range to compare.
 """
@@ -14,7 +17,7 @@ import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import gevent
 from gevent.event import Event
@@ -28,7 +31,9 @@ from producer_proxy.buffer.disk.store import SEGMENT_BYTES, hold
 from producer_proxy.buffer.disk.threads import in_thread
 from producer_proxy.buffer.entry import BufferEntry, EntryError, decode
 from producer_proxy.buffer.native import entries_at
-from producer_proxy.journal.last_run import LastRun
+from producer_proxy.journal import mapped
+from producer_proxy.journal.last_run import MARGIN_MS, LastRun
+from producer_proxy.journal.mapped import EncodeIntents, MappedIntents
 from producer_proxy.journal.missed import MissedRanges
 from producer_proxy.journal.native import intents_of
 from producer_proxy.journal.segment import JournalSegment, remove_journal_orphans
@@ -39,6 +44,8 @@ limited = LimitedLog(logging.getLogger("penstock.producer_proxy.journal"))
 BYTES_MAX = 1 << 30
 MARK_S, SYNC_S = 0.25, 1.0
 """Age at which marks are written, and intents synced. A crash of the process costs one question for each lost mark."""
+NOTE_S = 5.0
+"""How often the time is noted up to which a power cut loses no intent."""
 RETRY_S = 1.0
 READ_BYTES = 1 << 20
 
@@ -51,15 +58,11 @@ class FoundIntent(NamedTuple):
     queue: int | None
 
 
-EncodeIntents = Callable[[int, int], bytes]
-"""Encodes intents, given the position of the first block and the time in Unix ms."""
-
-
 class WrittenBatch(Protocol):
-    """Intents that were written together: a TappedBatch."""
+    """Intents that are written together: a TappedBatch."""
 
-    @property
-    def base(self) -> int: ...
+    base: Any
+
     @property
     def count(self) -> int: ...
     def marks(self, base: int) -> bytes: ...
@@ -83,7 +86,7 @@ class RepairJournal:
     def __init__(
         self, directory: Path, now_ms: Callable[[], int], bytes_max: int = BYTES_MAX, segment_bytes: int = SEGMENT_BYTES
     ) -> None:
-        self.directory, self._now_ms = directory, now_ms
+        self.directory, self.now_ms = directory, now_ms
         self._bytes_max, self._segment_bytes = bytes_max, segment_bytes
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = hold(directory)
@@ -101,14 +104,21 @@ class RepairJournal:
         self._stored_batches: list[WrittenBatch] = []
         self._stored: list[tuple[int, int]] = []
         self._last_run = LastRun(directory, now_ms)
+        self._stopping = Event()
+        self._dirty = Event()
+        self._mapped = MappedIntents(directory, self._write, self._last_run.begin)
         remove_journal_orphans(directory)
         for base in bases(directory):
             self._open(JournalSegment(directory, base))
+        taken_over, missing_since_ms = self._mapped.take_over()
+        self.found += [FoundIntent(position, each._replace(message=b""), None) for position, each in taken_over]
+        if missing_since_ms is not None:
+            reason = self._fault or "the mapped file cannot be read"
+            self.missed.add_span(missing_since_ms - MARGIN_MS, now_ms(), reason)
+            self._attempt(self.missed.write)
         self.began = self._end
         if (lost := self._last_run.lost_span(self.found[-1].entry.accepted_at_ms if self.found else None)) is not None:
             self.missed.add_span(*lost, "the machine stopped before the last intents were synced")
-        self._stopping = Event()
-        self._dirty = Event()
         self._keeper = gevent.spawn(self._keep)
 
     @property
@@ -128,10 +138,28 @@ class RepairJournal:
             positions.extend(found)
             return data
 
-        return positions if self.write(encode, len(messages)) else None
+        return positions if self._write(encode, len(messages)) else None
+
+    def begin(self, batch: Any) -> bool:
+        """Give a batch room in the mapped file, for intents that are not synced; False: they have to be written."""
+        if self._fault or not self._mapped.begin(batch):
+            return False
+        self._dirty.set()
+        return True
+
+    def keep(self, batch: Any) -> bool:
+        """Bring a batch's intents to a segment; whether they are there."""
+        return self._mapped.keep(batch)
+
+    def drop(self, batch: Any) -> None:
+        """Forget intents that need nothing more and are in no segment."""
+        self._mapped.end(batch)
 
     def write(self, encode: EncodeIntents, count: int) -> bool:
-        """Write the blocks of `count` intents, in one call of the system. Not synced. As `intend`: whether it took them."""
+        """Write the blocks of `count` intents of a tap, in one call of the system. Not synced. Whether it took them."""
+        return self._mapped.keep_older() and self._write(encode, count)
+
+    def _write(self, encode: EncodeIntents, count: int) -> bool:
         if self._fault and (self._is_broken or time.monotonic() < self._retry_at):
             return False
         if self.bytes >= self._bytes_max:
@@ -139,7 +167,7 @@ class RepairJournal:
             return False
         try:
             segment = self._writable()
-            data = encode(segment.base + segment.size, self._now_ms())
+            data = encode(segment.base + segment.size, self.now_ms())
             self._end = segment.base + segment.size + len(data)
             segment.append(data)
         except OSError as error:
@@ -172,9 +200,13 @@ class RepairJournal:
         self._dirty.set()
 
     def note_all_done(self, batches: Iterable[WrittenBatch]) -> None:
-        """Note that all intents of batches that `write` took need nothing more. Written within MARK_S."""
-        self._done_batches += batches
-        self._dirty.set()
+        """Note that all intents of batches need nothing more. Written within MARK_S, for those in segments."""
+        for each in batches:
+            if each.base is None:
+                self._mapped.end(each)
+            else:
+                self._done_batches.append(each)
+                self._dirty.set()
 
     def read(self, positions: Sequence[int]) -> list[BufferEntry | None]:
         """The entries at these positions; None where the bytes have changed. Blocks. Raises OSError."""
@@ -197,13 +229,15 @@ class RepairJournal:
 
     def give_up(self, entry: BufferEntry, reason: str) -> None:
         """Put an entry that the secondary will never take on the dead-letter list, durably. Blocks. Raises OSError."""
-        in_thread(self.dead.append, [DeadEntry(self._now_ms(), reason, entry)])
+        in_thread(self.dead.append, [DeadEntry(self.now_ms(), reason, entry)])
 
     def close(self) -> None:
         """Write what was noted, sync, and release the files. Entries that are not done stay."""
+        self._mapped.keep_older()
         self._stopping.set()
         self._dirty.set()
         self._keeper.join()
+        self._mapped.close()
         for segment in list(self._segments):
             if not segment.live and segment is self._active:
                 self._delete(segment)
@@ -230,25 +264,35 @@ class RepairJournal:
 
     def _keep(self) -> None:
         """Write marks every MARK_S, sync every SYNC_S; nothing while there is nothing to do."""
-        synced_at = time.monotonic()
+        synced_at = noted_at = time.monotonic()
         while not self._stopping.is_set():
             self._dirty.wait()
             self._dirty.clear()
             self._stopping.wait(MARK_S)
+            began, began_ms = time.monotonic(), self.now_ms()
+            for each in self._mapped.begun_before(began - mapped.MOMENT_S):
+                if not self._mapped.keep(each):
+                    break
+                gevent.sleep(0)
             self._write_marks()
-            if time.monotonic() - synced_at >= SYNC_S or self._stopping.is_set():
+            if began - synced_at >= SYNC_S or self._stopping.is_set():
                 self._sync()
                 synced_at = time.monotonic()
+                # All that is older than a moment is copied, or in a segment and synced.
+                if began - noted_at >= NOTE_S and not self._fault:
+                    self._attempt(self._last_run.note_safe, began_ms)
+                    noted_at = began
             elif self._unsynced or self.missed.is_dirty:
+                self._dirty.set()
+            if self._mapped.batches:
                 self._dirty.set()
 
     def _write_marks(self) -> None:
         done, self._done = sorted(self._done), []
         stored, self._stored = self._stored, []
         batches, self._stored_batches = self._stored_batches, []
-        for segment, written in self._batches_by_segment(
-            batches
-        ):  # first: a segment whose last entry is done is deleted
+        # First: a segment whose last entry is done is deleted.
+        for segment, written in self._batches_by_segment(batches):
             self._attempt(segment.write_stored, b"".join([each.stored_marks(segment.base) for each in written]))
         if stored:
             finished = set(done)
@@ -302,7 +346,8 @@ class RepairJournal:
             )
             limited.error("%s", self._fault)
         try:
-            in_thread(self.missed.write)
+            if self.missed.is_dirty:
+                in_thread(self.missed.write)
         except OSError as error:
             limited.error("journal=%s: the ranges to compare cannot be written yet: %s", self.directory, error)
 
@@ -329,7 +374,7 @@ class RepairJournal:
         limited.error("journal=%s: the entry at %d is damaged and cannot be repaired", self.directory, position)
         self.damaged += 1
         segment.damaged = True
-        self.missed.add_span(self._now_ms(), self._now_ms(), f"the entry at {position} is damaged")
+        self.missed.add_span(self.now_ms(), self.now_ms(), f"the entry at {position} is damaged")
 
     def _open(self, segment: JournalSegment) -> None:
         queues = segment.stored()

@@ -137,13 +137,14 @@ class Journaling:
         repairer = Repairer(sides, self.journal, self.backlog, self._now_ms)
         copies = SecondaryCopies(sides, self.intents, self.backlog, repairer)
         self._look_from_now_on()
-        return DualPair(DualTarget(sides.primary, sides.secondary, copies, self._tap(sides, copies)), copies)
+        tap = copies.unanswered.tap = self._tap(sides, copies)
+        return DualPair(DualTarget(sides.primary, sides.secondary, copies, tap), copies)
 
     def _tap(self, sides: Sides, copies: SecondaryCopies) -> Any:
         """The tap of a pair whose sides both do without an object per message; None: they do not."""
         if not (HAS_TAP and sides.primary.has_taps and sides.secondary.takes_encoded):
             return None
-        tap = DualTap(self.intents.write, copies.tapped, copies.tap_failed)
+        tap = DualTap(self.journal, copies.unanswered)
 
         def follow() -> None:
             tap.is_closed = bool(sides.unequal)

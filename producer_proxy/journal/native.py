@@ -14,8 +14,11 @@ else:
 DualTap: Any = None
 encode_produce_of: Any = None
 all_stored: Any = None
+AreaMap: Any = None
 HAS_TAP = use_native("producer_proxy.journal", "_tap", requires=NATIVE_LANES)
 if HAS_TAP:
-    from producer_proxy.journal._tap import DualTap, all_stored, encode_produce_of  # type: ignore[no-redef]
+    from producer_proxy.journal._mapped import AreaMap  # type: ignore[no-redef]
+    from producer_proxy.journal._tap import DualTap  # type: ignore[no-redef]
+    from producer_proxy.journal._tapped_produce import all_stored, encode_produce_of  # type: ignore[no-redef]
 
-__all__ = ["HAS_TAP", "NATIVE", "DualTap", "all_stored", "encode_produce_of", "intents_of"]
+__all__ = ["HAS_TAP", "NATIVE", "AreaMap", "DualTap", "all_stored", "encode_produce_of", "intents_of"]

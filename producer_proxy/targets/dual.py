@@ -5,7 +5,7 @@ primary's outcomes, and the repair journal keeps what it lacks.
 """
 
 import itertools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from common.config.definitions import TopicDefinition
@@ -45,7 +45,8 @@ class Copies(Protocol):
         """Why the secondary cannot take this topic at all, as far as it is known; None: it can."""
 
     def held(self) -> set[str]:
-        """Topics with messages that are on their way to the secondary, without those of the backlog."""
+        """Topics with messages that are on their way to the secondary, without those of the backlog; of a tap, also those that
+        are on their way to the primary."""
 
     @property
     def idle(self) -> bool: ...
@@ -134,8 +135,7 @@ class DualTarget(SendTarget):
 
     def held(self) -> set[str]:
         """Topics with messages without an outcome, or on their way to the secondary; the backlog's are not among them."""
-        tapped = {each.name for batch in self._tapped for each in batch.topics}
-        return self._copies.held() | tapped | {each.destination.name for batch in self._open.values() for each in batch}
+        return self._copies.held() | {each.destination.name for batch in self._open.values() for each in batch}
 
     @property
     def up(self) -> bool:
@@ -143,12 +143,7 @@ class DualTarget(SendTarget):
 
     @property
     def idle(self) -> bool:
-        return not self._open and not self._tapped and self._copies.idle
-
-    @property
-    def _tapped(self) -> Collection[Any]:
-        """Batches of the tap that the primary has not answered."""
-        return () if self._tap is None else self._tap.open
+        return not self._open and self._copies.idle
 
     @property
     def queue_limits(self) -> list[QueueLimit]:

@@ -262,6 +262,8 @@ class KafkaTarget(SendTarget):
             outcomes = read(code, answer)
             if self._open.pop(number, None) is not None:
                 self.unanswered_bytes -= size
+                if not self._open:
+                    self._looking.stop()  # else the timer wakes an idle process
             request.settle(outcomes)
 
         self._open[number] = request

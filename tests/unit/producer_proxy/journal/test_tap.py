@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import gevent
 import pytest
 
-from common.clock import SystemClock
-from common.config.definitions import TopicDefinition
 from common.contract import Code, Message
+from common.ops.connection_pages import OpsRequest
+from common.ops.send_pages import SENDS_PATH
 from engine.link.produce import PRODUCE_RESULT, ProducedMessage, ProducedResult, encode_produce, encode_produced
 from producer_proxy.buffer import blocks
 from producer_proxy.buffer.entry import decode
@@ -17,18 +17,14 @@ from producer_proxy.journal import copying
 from producer_proxy.journal.backlog import packed
 from producer_proxy.journal.divergence import divergence
 from producer_proxy.journal.intents import intents_of
-from producer_proxy.journal.journal import RepairJournal
-from producer_proxy.journal.journaling import Journaling
 from producer_proxy.journal.native import HAS_TAP, all_stored, encode_produce_of
 from producer_proxy.journal.segment import JournalSegment, pack_stored
 from producer_proxy.targets import kafka as kafka_module
 from tests.services.fake_broker import wait_until
 from tests.unit.producer_proxy.send.desk import codes
-from tests.unit.producer_proxy.targets.test_kafka_target import PARTITIONS, KafkaDesk
 
 pytestmark = pytest.mark.skipif(not HAS_TAP, reason="the tap is native code, which is not built in this run")
 
-TOPICS = ("out", "orders.two")
 MESSAGES = [
     Message(topic="out", body=b"plain"),
     Message(topic="out", key="k", body=b""),
@@ -40,31 +36,22 @@ MESSAGES = [
 
 
 @pytest.fixture
-def desk(monkeypatch, tmp_path):
-    now_ms = SystemClock().now_ms
-    journaling = Journaling(RepairJournal(tmp_path / "journal", now_ms), now_ms)
-    made = KafkaDesk(True, monkeypatch, tmp_path, journaling=journaling)
-    for name in TOPICS:
-        made.kafka.create(name, PARTITIONS)
-        fields = {"secondary": "kafka:main", "queues": PARTITIONS, "id_window_ms": 0}
-        made.config.put("topic", name, TopicDefinition(name, **fields).to_value(), 0)
-    wait_until(lambda: made.view.topic(TOPICS[-1]) is not None)
-    for name in TOPICS:
-        made.send(Message(topic=name))
-    made.journal = tmp_path / "journal"
-    wait_until(lambda: divergence(made.journal, underway_ms=0).is_empty)
-    yield made
-    made.close()
+def desk(tap_desk):
+    return tap_desk
 
 
 @pytest.fixture
 def batches(desk, monkeypatch):
-    """The batches of one hot call with all of MESSAGES."""
+    """The batches of one hot call with all of MESSAGES, with their intents in a segment."""
     taken: list = []
     copy = copying.SecondaryCopies._copy_tapped
-    monkeypatch.setattr(
-        copying.SecondaryCopies, "_copy_tapped", lambda self, found: (taken.extend(found), copy(self, found))[1]
-    )
+
+    def copy_kept(self, found):
+        assert all(map(desk.proxy.journaling.journal.keep, found))
+        taken.extend(found)
+        return copy(self, found)
+
+    monkeypatch.setattr(copying.SecondaryCopies, "_copy_tapped", copy_kept)
     before = desk.proxy.front.hot_calls
     assert codes(desk.send(*MESSAGES)) == [Code.OK] * len(MESSAGES)
     assert desk.proxy.front.hot_calls == before + 1
@@ -139,6 +126,7 @@ def test_a_journal_whose_disk_fails_costs_the_caller_nothing_and_the_missed_mess
     def fail(self, data):
         raise OSError(28, "the disk is full")
 
+    monkeypatch.setattr(desk.proxy.journaling.journal, "begin", lambda batch: False)
     monkeypatch.setattr(JournalSegment, "append", fail)
     sent = [Message(topic="out", key="k", body=b"%d" % number) for number in range(3)]
     assert codes(desk.send(*sent)) == [Code.OK] * 3
@@ -167,6 +155,7 @@ def test_calls_come_first_after_each_batch_that_a_hanging_secondary_leaves_behin
 
     monkeypatch.setattr(copying, "gevent", SimpleNamespace(sleep=sleep, spawn=gevent.spawn))
     monkeypatch.setattr(kafka_module, "OVERDUE_S", 0.2)
+    monkeypatch.setattr(desk.proxy.journaling.journal, "begin", lambda batch: False)  # a batch per append
     desk.kafka.is_holding = True
     for number in range(8):
         assert codes(desk.send(Message(topic="out", key="k", body=b"%d" % number))) == [Code.OK]
@@ -175,3 +164,13 @@ def test_calls_come_first_after_each_batch_that_a_hanging_secondary_leaves_behin
     assert sum(0 < each != copying.GATHER_S for each in rests) == 7, "the first one has waited for Kafka"
     desk.kafka.release()
     wait_until(lambda: not desk.proxy.journaling.backlog.count, 60.0)
+
+
+def test_outcomes_of_a_hot_call_over_several_topics_are_counted_per_topic(desk):
+    desk.send(Message(topic="orders"))  # no plan may move it, so it is not counted
+    before = desk.proxy.front.hot_calls
+    for names in (("out", "orders.two", "orders", "out", "orders", "out"), ("orders", "orders.two")):
+        assert codes(desk.send(*[Message(topic=name) for name in names])) == [Code.OK] * len(names)
+    assert desk.proxy.front.hot_calls == before + 2
+    _, page = desk.proxy.outcomes.pages()[SENDS_PATH](OpsRequest("GET", {}, b"", "", ""))
+    assert page["topics"] == {"out": (4, 0), "orders.two": (3, 0)}, "one each was sent by the fixture"
