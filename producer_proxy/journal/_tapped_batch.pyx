@@ -29,9 +29,11 @@ cdef enum:
     STORED_MARK_SIZE = 16
     SLOTS = 1024                      # as in buffer/ordering_keys.py
     KNOWN_MAX = 1000                  # destinations; then all are found anew
+    QUEUE_BITS = 17                   # as in backlog.py
     SPARE_MAX = 4
     MESSAGES_MAX = 512                # of a batch that appends join: it is copied, or left to the repair, as a whole
 
+cdef uint64_t POSITION_MAX = <uint64_t>1 << (63 - QUEUE_BITS)   # below it, an entry's number has 64 bits
 cdef uint64_t last_stamp = 0          # of the batch that was made last, in this process
 cdef unsigned char* spares[SPARE_MAX] # blocks of AREA_BYTES for the next batches: memory that is new costs its page faults
 cdef int spare_count = 0
@@ -227,15 +229,15 @@ cdef class TappedBatch:
         return made
 
     def counts_of_keys(self):
-        """(topic, count by slot of keys) of each run of messages."""
+        """(topic, count by slot of keys) of each topic."""
         cdef const unsigned char* entry
         cdef uint32_t r, k, n = 0, bytes_of_key
         cdef uint16_t name_size
         cdef int slot
-        cdef list found = []
+        cdef list found = [(topic.name, {}) for topic in self.topics]
         cdef dict counts
         for r in range(self.run_count):
-            counts = {}
+            counts = <dict>(<tuple>found[self.runs[r].topic])[1]
             for k in range(self.runs[r].count):
                 entry = self.blocks + self.entries[n].at + BLOCK_HEAD
                 memcpy(&name_size, entry + 2, 2)
@@ -243,20 +245,22 @@ cdef class TappedBatch:
                 slot = <int>(murmur2(entry + ENTRY_HEAD + name_size, bytes_of_key) & (SLOTS - 1)) if entry[1] else -1
                 counts[slot] = counts.get(slot, 0) + 1
                 n += 1
-            found.append((self.topics[self.runs[r].topic].name, counts))
         return found
 
     def repairs(self, bint is_asked_for):
-        """What a RepairBacklog needs of a batch that is all OK: (topic, numbers of the entries, count by slot of keys) per run."""
+        """What a RepairBacklog needs of a batch that is all OK: (topic, numbers of the entries, count by slot of keys) per topic."""
         cdef uint32_t r, k, n = 0
-        cdef uint64_t first = self.base
-        cdef list found = [], numbers
-        for r, (topic, counts) in enumerate(self.counts_of_keys()):
-            numbers = []
+        cdef uint64_t position, first = self.base
+        cdef list numbers, found = [(topic, [], counts) for topic, counts in self.counts_of_keys()]
+        for r in range(self.run_count):
+            numbers = <list>(<tuple>found[self.runs[r].topic])[1]
             for k in range(self.runs[r].count):
-                numbers.append(packed(first + self.entries[n].at, self.runs[r].queue, is_asked_for))
+                position = first + self.entries[n].at
+                if position < POSITION_MAX:
+                    numbers.append((position << (QUEUE_BITS + 1)) | ((<uint64_t>self.runs[r].queue + 1) << 1) | is_asked_for)
+                else:
+                    numbers.append(packed(position, self.runs[r].queue, is_asked_for))
                 n += 1
-            found.append((topic, numbers, counts))
         return found
 
     def outcomes(self):
