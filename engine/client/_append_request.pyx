@@ -115,8 +115,8 @@ cdef class AppendRequest:
         cdef Cell* cell
         cdef AppendRun* run
         if self.run_count == self.run_cap:
+            self.runs = <AppendRun*>realloc_or_raise(self.runs, max(64, self.run_cap * 2) * sizeof(AppendRun))
             self.run_cap = max(64, self.run_cap * 2)
-            self.runs = <AppendRun*>realloc_or_raise(self.runs, self.run_cap * sizeof(AppendRun))
         if 2 * (self.run_count + 1) > self.cell_count:
             self.make_cells(2 * self.cell_count)
         cell = self.cell(topic_id, queue)
@@ -141,11 +141,11 @@ cdef class AppendRequest:
         cdef AppendRun* run
         cdef AppendItem* item
         if self.item_count == self.item_cap:
+            self.items = <AppendItem*>realloc_or_raise(self.items, max(256, self.item_cap * 2) * sizeof(AppendItem))
             self.item_cap = max(256, self.item_cap * 2)
-            self.items = <AppendItem*>realloc_or_raise(self.items, self.item_cap * sizeof(AppendItem))
         if at + size > self.arena_cap:
+            self.arena = <unsigned char*>realloc_or_raise(self.arena, max(65536, self.arena_cap * 2, at + size))
             self.arena_cap = max(65536, self.arena_cap * 2, at + size)
-            self.arena = <unsigned char*>realloc_or_raise(self.arena, self.arena_cap)
         self.arena_used = at + size
         item = &self.items[self.item_count]
         self.item_count += 1

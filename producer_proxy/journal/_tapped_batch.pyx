@@ -119,15 +119,19 @@ cdef class TappedBatch:
 
     cdef int make_room(self, size_t size, uint32_t count, uint32_t runs) except -1:
         """Have room for so many bytes of blocks, messages and runs more."""
+        cdef size_t cap
         if self.used + size > self.cap:
-            self.cap = max(self.used + size, 2 * self.cap)
-            self.blocks = <unsigned char*>realloc_or_raise(self.blocks, self.cap)
+            cap = max(self.used + size, 2 * self.cap)
+            self.blocks = <unsigned char*>realloc_or_raise(self.blocks, cap)
+            self.cap = cap
         if self.count + count > self.entry_cap:
-            self.entry_cap = max(self.count + count, 2 * self.entry_cap)
-            self.entries = <TappedEntry*>realloc_or_raise(self.entries, self.entry_cap * sizeof(TappedEntry))
+            cap = max(self.count + count, 2 * self.entry_cap)
+            self.entries = <TappedEntry*>realloc_or_raise(self.entries, cap * sizeof(TappedEntry))
+            self.entry_cap = <uint32_t>cap
         if self.run_count + runs > self.run_cap:
-            self.run_cap = max(self.run_count + runs, 2 * self.run_cap)
-            self.runs = <TappedRun*>realloc_or_raise(self.runs, self.run_cap * sizeof(TappedRun))
+            cap = max(self.run_count + runs, 2 * self.run_cap)
+            self.runs = <TappedRun*>realloc_or_raise(self.runs, cap * sizeof(TappedRun))
+            self.run_cap = <uint32_t>cap
         return 0
 
     cdef uint32_t number_of(self, Destination destination) except? 0:
