@@ -252,7 +252,10 @@ cdef class TappedBatch:
         return found
 
     def repairs(self, bint is_asked_for):
-        """What a RepairBacklog needs of a batch that is all OK: (topic, numbers of the entries, count by slot of keys) per topic."""
+        """The argument of RepairBacklog.divert_batch: (topic, numbers of its entries, count by slot of its keys) of each topic.
+
+        The primary must have stored all messages, and their intents must be in a segment.
+        """
         cdef uint32_t r, k, n = 0
         cdef uint64_t position, first = self.base
         cdef list numbers, found = [(topic, [], counts) for topic, counts in self.counts_of_keys()]

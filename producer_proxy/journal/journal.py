@@ -45,7 +45,7 @@ BYTES_MAX = 1 << 30
 MARK_S, SYNC_S = 0.25, 1.0
 """Age at which marks are written, and intents synced. A crash of the process costs one question for each lost mark."""
 NOTE_S = 5.0
-"""How often the time is noted up to which a power cut loses no intent."""
+"""Time between two notes in the file `run`. A note says up to which time all intents survive a power cut."""
 RETRY_S = 1.0
 READ_BYTES = 1 << 20
 
@@ -242,7 +242,7 @@ class RepairJournal:
             if not segment.live and segment is self._active:
                 self._delete(segment)
             segment.close()
-        self._last_run.end(is_complete=not self._is_broken)
+        self._last_run.end(is_complete=not self._is_broken and not self._mapped.batches)
         os.close(self._lock)
 
     def _writable(self) -> JournalSegment:
@@ -270,16 +270,14 @@ class RepairJournal:
             self._dirty.clear()
             self._stopping.wait(MARK_S)
             began, began_ms = time.monotonic(), self.now_ms()
-            for each in self._mapped.begun_before(began - mapped.MOMENT_S):
-                if not self._mapped.keep(each):
-                    break
+            while (old := self._mapped.begun_before(began - mapped.MOMENT_S)) and self._mapped.keep(old[0]):
                 gevent.sleep(0)
             self._write_marks()
             if began - synced_at >= SYNC_S or self._stopping.is_set():
                 self._sync()
                 synced_at = time.monotonic()
-                # All that is older than a moment is copied, or in a segment and synced.
-                if began - noted_at >= NOTE_S and not self._fault:
+                # With nothing in `old`, all that is older than a moment is copied, or in a segment and synced.
+                if began - noted_at >= NOTE_S and not old and not self._fault:
                     self._attempt(self._last_run.note_safe, began_ms)
                     noted_at = began
             elif self._unsynced or self.missed.is_dirty:

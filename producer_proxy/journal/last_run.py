@@ -40,12 +40,13 @@ class LastRun:
     def begin(self) -> None:
         """Note this run, before its first intent. Raises OSError."""
         if not self._has_begun:
-            self.note_safe(self._now_ms())
+            _write(self._path, f"{self._boot_id} {self._now_ms()}")
             self._has_begun = True
 
     def note_safe(self, at_ms: int) -> None:
-        """Note that no intent older than MARGIN_MS at this time can be lost. Blocks. Raises OSError."""
-        _write(self._path, f"{self._boot_id} {at_ms}")
+        """Note that no intent of this run older than MARGIN_MS at this time can be lost. Blocks. Raises OSError."""
+        if self._has_begun:
+            _write(self._path, f"{self._boot_id} {at_ms}")
 
     def end(self, is_complete: bool) -> None:
         """Note an orderly end; without all intents synced it is none."""

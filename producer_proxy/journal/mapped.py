@@ -112,12 +112,11 @@ class MappedIntents:
             The entries with their positions; and since when intents are missing, in Unix ms: None: none are. Some are when
             a segment cannot be written, or an entry is damaged.
         """
-        found: list[tuple[int, BufferEntry]] = []
         try:
             payloads = list(left(self._directory))
             entries = [decode(each) for each in payloads]
         except (OSError, EntryError):
-            return found, int(self._path.stat().st_mtime * 1000)
+            return [], int(self._path.stat().st_mtime * 1000)
         positions: list[int] = []
 
         def encode(position: int, now_ms: int) -> bytes:
@@ -128,7 +127,7 @@ class MappedIntents:
             return bytes(data)
 
         if payloads and not self._write(encode, len(payloads)):
-            return found, min(each.accepted_at_ms for each in entries)
+            return [], min(each.accepted_at_ms for each in entries)
         self._path.unlink(missing_ok=True)
         return list(zip(positions, entries, strict=True)), None
 

@@ -191,6 +191,21 @@ def test_an_orderly_end_removes_the_file_and_a_power_cut_leaves_a_short_range(ta
     assert not (directory / mapped.NAME).exists() and run.read_text().strip() == "closed"
 
 
+def test_an_end_that_cannot_write_a_segment_keeps_the_file_and_is_no_orderly_one(tap_desk, monkeypatch):
+    def fail(self, data):
+        raise OSError(28, "the disk is full")
+
+    hold_kafka(tap_desk)
+    assert codes(tap_desk.send(Message(topic="out", id="m"))) == [Code.OK]
+    monkeypatch.setattr(copying, "STOP_S", 0.0)
+    monkeypatch.setattr(copying.SecondaryCopies, "_divert_tapped", lambda *_: None)  # it would record a range
+    monkeypatch.setattr(JournalSegment, "append", fail)
+    tap_desk.proxy.journaling.stop()
+    monkeypatch.setattr(tap_desk.proxy.journaling, "stop", lambda: None)  # the desk stops its proxy, too
+    assert ids_left(tap_desk.journal) == ["m"]
+    assert (tap_desk.journal / "run").read_text().strip() != "closed"
+
+
 def test_the_primary_may_take_long_and_later_messages_wait_for_their_turn(tap_desk):
     tap_desk.engine.go.clear()
     calls = []
