@@ -42,6 +42,7 @@ cdef class TappedBatch:
     cdef object tap                   # the DualTap
     cdef TappedTopics known
     cdef dict numbers                 # Destination -> its place in `topics`
+    cdef list key_counts              # the result of counts_of_keys; None: it has not been asked for
     cdef uint64_t stamp               # of this batch alone, for its destinations
     cdef uint32_t unanswered          # appends
     cdef uint32_t run_count, entry_cap, run_cap

@@ -233,13 +233,16 @@ cdef class TappedBatch:
         return made
 
     def counts_of_keys(self):
-        """(topic, count by slot of keys) of each topic."""
+        """(topic, count by slot of keys) of each topic. Call it for a complete batch only, and leave the result as it is."""
         cdef const unsigned char* entry
         cdef uint32_t r, k, n = 0, bytes_of_key
         cdef uint16_t name_size
         cdef int slot
-        cdef list found = [(topic.name, {}) for topic in self.topics]
+        cdef list found = self.key_counts
         cdef dict counts
+        if found is not None:
+            return found
+        found = [(topic.name, {}) for topic in self.topics]
         for r in range(self.run_count):
             counts = <dict>(<tuple>found[self.runs[r].topic])[1]
             for k in range(self.runs[r].count):
@@ -249,6 +252,7 @@ cdef class TappedBatch:
                 slot = <int>(murmur2(entry + ENTRY_HEAD + name_size, bytes_of_key) & (SLOTS - 1)) if entry[1] else -1
                 counts[slot] = counts.get(slot, 0) + 1
                 n += 1
+        self.key_counts = found
         return found
 
     def repairs(self, bint is_asked_for):

@@ -38,7 +38,8 @@ class RepairBacklog:
     def __init__(self) -> None:
         self.ordering_keys = OrderingKeys()
         self.count = 0
-        self._numbers: dict[str, list[int]] = {}
+        self._numbers: dict[str, list[int]] = {}  # a heap per topic
+        self._highest = -1  # of all numbers that were ever here
         self._in_hand: dict[int, tuple[str, WaitingRepair]] = {}  # by position
 
     @property
@@ -67,13 +68,20 @@ class RepairBacklog:
         self._put(entry.topic, repair)
 
     def divert_batch(self, repairs: Iterable[tuple[str, list[int], dict[int, int]]]) -> None:
-        """As `divert`, of all entries of a TappedBatch: the result of its `repairs`."""
+        """As `divert`, of all entries of a TappedBatch: the result of its `repairs`, whose numbers ascend."""
+        before = self._highest
         for topic, numbers, counts in repairs:
+            if not numbers:
+                continue
             self.ordering_keys.enter_counts(topic, counts)
             self.count += len(numbers)
             heap = self._numbers.setdefault(topic, [])
-            for number in numbers:
-                heappush(heap, number)
+            if numbers[0] > before:
+                heap += numbers  # ascending numbers above all others: it stays a heap
+            else:
+                for number in numbers:
+                    heappush(heap, number)
+            self._highest = max(self._highest, numbers[-1])
 
     def take(
         self, wanted: Callable[[str], bool], count_max: int, before: int | None
@@ -116,7 +124,9 @@ class RepairBacklog:
             self._in_hand.pop(position, None)
 
     def _put(self, topic: str, repair: WaitingRepair) -> None:
-        heappush(self._numbers.setdefault(topic, []), packed(*repair))
+        number = packed(*repair)
+        heappush(self._numbers.setdefault(topic, []), number)
+        self._highest = max(self._highest, number)
 
 
 def packed(position: int, queue: int | None, is_asked_for: bool) -> int:

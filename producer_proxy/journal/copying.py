@@ -34,8 +34,10 @@ limited = LimitedLog(logging.getLogger("penstock.producer_proxy.journal"))
 WAITING_BYTES_MAX = 8 << 20
 """Bytes that wait in memory for the secondary; what comes above it stays in the journal."""
 BATCH_MESSAGES_MAX, BATCH_BYTES_MAX = 2_000, 4 << 20
-GATHER_S = 0.1
-"""Time in which appends of the tap gather for one request to the secondary. More costs less CPU; the secondary is later."""
+GATHER_S = 0.2
+"""Time in which appends of the tap gather for one request to the secondary, unless enough of them wait sooner. More costs
+less CPU; the secondary is later."""
+GATHER_BYTES = 1 << 20
 ANSWER_S = 0.02
 """Time for which such a request waits for the appends that the primary has not answered yet. The others' copies go next time."""
 REST_SHARE = 3
@@ -65,7 +67,7 @@ class SecondaryCopies(Copies):
         self._copying: list[Copy] = []
         self._copying_tapped: list[TappedBatch] = []
         self.waiting_bytes = self.copied = 0
-        self._wake = Event()
+        self._wake, self._is_enough = Event(), Event()
         self.unanswered = UnansweredBatches(sides.secondary.name, intents, self._wake.set, self._take)
         self._is_stopping, self._is_busy = False, False
         self._greenlet = gevent.spawn(self._run)
@@ -109,12 +111,15 @@ class SecondaryCopies(Copies):
         else:
             self._waiting.append(batch)
             self.waiting_bytes += batch.size
+            if self.waiting_bytes >= GATHER_BYTES:
+                self._is_enough.set()
         self._wake.set()
 
     def stop(self) -> None:
         """Copy what waits, for a second at most. What is left stays in the journal."""
         self._is_stopping = True
         self.unanswered.cut()
+        self._is_enough.set()
         self._wake.set()
         self._greenlet.join(STOP_S)
         self._greenlet.kill()
@@ -126,8 +131,9 @@ class SecondaryCopies(Copies):
         while not self._is_stopping or self._waiting:
             self._wake.wait(pause_s if self._backlog.count else None)
             self._is_busy = True
-            if self.unanswered and not self._is_stopping:
-                gevent.sleep(GATHER_S)
+            if self.unanswered and self.waiting_bytes < GATHER_BYTES and not self._is_stopping:
+                self._is_enough.clear()
+                self._is_enough.wait(GATHER_S)
             self._wake.clear()
             try:
                 self.unanswered.cut(ANSWER_S)
@@ -232,7 +238,7 @@ class SecondaryCopies(Copies):
         answer: AsyncResult = AsyncResult()
         try:
             queues = {topic.name: topic.queues for batch in batches for topic in batch.topics}
-            if len(self.sides.at_secondary(queues)) < len(queues):
+            if not self.sides.fit(queues):
                 self._divert_tapped(batches, is_asked_for=False)  # a moment later the others are repaired
                 return
             is_sent = True

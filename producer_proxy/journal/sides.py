@@ -25,6 +25,8 @@ class Sides:
         self.primary, self.secondary, self._view = primary, secondary, view
         self.unequal: dict[str, str] = {}
         self.on_compared: Callable[[], object] = lambda: None
+        self._fit: dict[str, int] = {}  # number of queues by topic, of those that the secondary takes
+        self._fit_at = -1  # the generation of the configuration in which they were found
 
     def definition(self, topic: str) -> TopicDefinition | None:
         """The definition of a topic of this pair; None: it is not defined, or not of this pair."""
@@ -52,6 +54,19 @@ class Sides:
             for name, destination in found.items()
             if (wanted := queues[name]) is None or self.compare(name, wanted, destination.queues)
         }
+
+    def fit(self, queues: Mapping[str, int]) -> bool:
+        """Whether all these topics, each with its number of queues at the primary, may be written to the secondary.
+
+        As at_secondary, which is asked once per topic and version of the configuration. Blocks. Raises ResolveError.
+        """
+        if self._fit_at != self._view.generation:
+            self._fit_at, self._fit = self._view.generation, {}
+        if queues.items() <= self._fit.items():
+            return True
+        found = self.at_secondary(queues)
+        self._fit |= {name: queues[name] for name in found}
+        return len(found) == len(queues)
 
     def compare(self, topic: str, queues: int, at_secondary: int) -> bool:
         """Whether both sides have as many queues; remembers the answer."""

@@ -3,7 +3,7 @@
 import random
 
 from producer_proxy.buffer.entry import BufferEntry
-from producer_proxy.journal.backlog import RepairBacklog, WaitingRepair
+from producer_proxy.journal.backlog import RepairBacklog, WaitingRepair, packed
 
 
 def entry(topic, key):
@@ -22,6 +22,30 @@ def test_entries_come_in_the_order_of_their_positions_whatever_the_order_in_whic
     assert backlog.count == len(positions)
     taken = backlog.take(lambda topic: True, 300, None) + backlog.take(lambda topic: True, 300, None)
     assert [repair.position for _, repair in taken] == positions
+
+
+def test_batches_come_in_the_order_of_their_positions_too_among_single_entries_and_whichever_comes_first():
+    chance = random.Random(2)
+    backlog = RepairBacklog()
+    pieces = [list(range(8 * first, 8 * (first + 6), 8)) for first in range(1, 600, 6)]
+    for at in range(0, len(pieces), 3):  # mostly in order, as a proxy diverts them
+        pieces[at : at + 3] = chance.sample(pieces[at : at + 3], len(pieces[at : at + 3]))
+    taken: list[int] = []
+    for piece in pieces:
+        if chance.random() < 0.3:
+            for position in piece:
+                backlog.divert(entry(chance.choice("tu"), b"k"), WaitingRepair(position, 1, False))
+        else:
+            topics = {topic: [each for each in piece if (each // 8) % 2 == odd] for odd, topic in enumerate("tuv")}
+            backlog.divert_batch(
+                [(topic, [packed(each, 1, False) for each in some], {0: len(some)}) for topic, some in topics.items()]
+            )
+        if chance.random() < 0.1 and (first := backlog.take(lambda topic: True, 1, None)):
+            backlog.put_back(*first[0])
+    assert backlog.count == 600 and not backlog.count_of("v")
+    while found := backlog.take(lambda topic: True, 50, None):
+        taken += [repair.position for _, repair in found]
+    assert taken == sorted(each for piece in pieces for each in piece)
 
 
 def test_queue_and_question_survive():
