@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -24,6 +26,7 @@ WAIT_S = 60.0
 LOOK_S = 0.05
 IDLE_S, IDLE_SHARE = 0.5, 0.05
 COMMAND_S = 300.0
+DIVERGING = re.compile(r"^penstock_journal_diverging (\S+)$", re.MULTILINE)
 
 
 class KafkaDesk:
@@ -89,6 +92,18 @@ class KafkaDesk:
             yield
         finally:
             os.kill(self._broker, signal.SIGCONT)
+
+    def wait_repaired(self) -> None:
+        """Wait until the producer proxy's journal lacks nothing at the secondary."""
+        port = self.instance.facts["ops"]["producer_proxy"]
+        url = f"http://127.0.0.1:{port}/metrics"
+
+        def lacks_nothing() -> bool:
+            with urllib.request.urlopen(url, timeout=WAIT_S) as answer:
+                found = DIVERGING.search(answer.read().decode())
+            return found is not None and float(found[1]) == 0
+
+        wait_for(lacks_nothing, "the repair of what Kafka lacks")
 
     def cpu_s(self, name: str) -> float:
         """CPU time of a process and its threads so far, by the scheduler's clock: ticks of 10 ms are too coarse here."""

@@ -1,27 +1,29 @@
 """Dual write: CPU of the producer proxy and latency of its callers, with and without a secondary, and while Kafka hangs.
 
 Question: what does a secondary in Kafka cost a topic at home in the engine? Settings: open loops of 8,000 messages/s in
-calls of 50 and of 2,000 calls/s of one message, 128 bytes, 64 keys, 4 topics of 8 queues, MEMORY, 16 connections. Rounds
-with and without a secondary alternate. CPU is that of the proxy's process until it is idle again, so that the copies
-are in it. Broker and bridge give way to all others (SCHED_IDLE): on a machine of two cores the latency would show their work
-otherwise. They still share caches, memory and wake-ups with the others. So a third form is measured in each round: without
-a secondary, while a producer of its own writes as many records to the same broker. What a dual write itself adds is the
-difference to that one. Some rounds with a secondary come first, in which the broker's virtual machine compiles: its
+calls of 50 and of 2,000 calls/s of one message, 128 bytes, 64 keys, 4 topics of 8 queues, MEMORY, 16 connections. Each
+form has five times --seconds, in windows of 2 s: the forms take turns, so that what else the machine does affects all
+alike. CPU is that of the proxy's process until it is idle again, so that the copies are in it. The p99 is that of all
+calls of a form. A stopped broker has three windows of --seconds, each beside one without a secondary.
+Broker and bridge give way to all others (SCHED_IDLE): on a machine of two cores the latency would show their work
+otherwise. They still share caches, memory and wake-ups with the others. So a third form is measured: without a
+secondary, while a producer of its own writes as many records to the same broker. What a dual write itself adds is the
+difference to that one. Some windows with a secondary come first, in which the broker's virtual machine compiles: its
 compiler holds a core for 4 ms, whatever its priority. Excluded: CPU of engine, bridge, broker, generator.
 """
 
-import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from bench import kafka_drivers
 from bench.errors import RunError
 from bench.figures import Figure
 from bench.generator import STORED, LoadTarget, run_load
+from bench.histogram import Histogram
 from bench.kafka.desk import CLUSTER, KafkaDesk, kafka_desk
 from bench.measure import on_one_core, settle
 from bench.settings import LoadSettings
@@ -29,19 +31,39 @@ from common.kafka.drivers import open_driver
 
 PROXY = "producer_proxy"
 TOPICS = 4
-PLAIN, BESIDE, DUAL, HANGING = "plain", "beside", "dual", "hanging"
-"""Forms: without a secondary; so, while as many records go to the broker; with a secondary; with one that hangs."""
+PLAIN, BESIDE, DUAL = "plain", "beside", "dual"
+"""Forms: without a secondary; so, while as many records go to the broker; with a secondary."""
 STREAM_TOPIC = "beside"
 SHAPES = {50: 8_000.0, 1: 2_000.0}
 """Messages per second by messages per call: what the bridge can carry on two cores beside all others."""
-ROUNDS, WARM_ROUNDS, HANGING_ROUNDS = 5, 4, 3
+WINDOW_S, SHARE = 2.0, 5
+WARM_WINDOWS, HANGING_WINDOWS = 10, 3
 CPU_SHARE_MAX, LATENCY_SHARE_MAX = 1.3, 1.1
 
 
-class Round(NamedTuple):
-    cpu_us: float
-    p50_ms: float
-    p99_ms: float
+@dataclass
+class Found:
+    """What the windows of one form have in common."""
+
+    cpu_s: float = 0.0
+    messages: int = 0
+    latency: Any = field(default_factory=Histogram)
+
+    @property
+    def cpu_us(self) -> float:
+        """Of the proxy, per message."""
+        return self.cpu_s / self.messages * 1e6
+
+    @property
+    def p99_ms(self) -> float:
+        return self.latency.percentile(0.99) / 1e6
+
+    def add(self, other: "Found") -> None:
+        self.cpu_s, self.messages = self.cpu_s + other.cpu_s, self.messages + other.messages
+        self.latency.add(other.latency)
+
+    def __str__(self) -> str:
+        return f"{self.cpu_us:.2f} µs of CPU per message, p50 {self.latency.percentile(0.5) / 1e6:.3f} ms, p99 {self.p99_ms:.3f} ms"
 
 
 def run(scale: float, seconds: float, say: Callable[[str], None]) -> list[Figure]:
@@ -54,40 +76,45 @@ def run(scale: float, seconds: float, say: Callable[[str], None]) -> list[Figure
         with closing(open_driver().admin(desk.connection)) as admin:
             kafka_drivers.create(admin, STREAM_TOPIC)
         for batch, rate in SHAPES.items():
-            settings = LoadSettings(batch=batch, rate=rate, topics=TOPICS, keys=64, seconds=seconds, warmup_s=0.0)
+            settings = LoadSettings(batch=batch, rate=rate, topics=TOPICS, keys=64, seconds=WINDOW_S, warmup_s=0.0)
             loads = {}
             for kind in (PLAIN, DUAL):
                 part = replace(settings, topic_pattern=f"{kind}-%d")
                 loads[kind] = part, stack.enter_context(desk.instance.prepared(part))
                 settle(*loads[kind])
             with _stream(desk, rate):
-                for _ in range(WARM_ROUNDS):
-                    _round(desk, *loads[DUAL])
+                for _ in range(WARM_WINDOWS):
+                    _window(desk, *loads[DUAL])
             desk.give_way()
-            figures += _compared(desk, loads, batch, say)
+            figures += _compared(desk, loads, batch, seconds, say)
     return figures
 
 
 def _compared(
-    desk: KafkaDesk, loads: dict[str, tuple[LoadSettings, LoadTarget]], batch: int, say: Callable[[str], None]
+    desk: KafkaDesk,
+    loads: dict[str, tuple[LoadSettings, LoadTarget]],
+    batch: int,
+    seconds: float,
+    say: Callable[[str], None],
 ) -> list[Figure]:
-    found: dict[str, list[Round]] = {kind: [] for kind in (PLAIN, BESIDE, DUAL)}
-    for number in range(ROUNDS):
-        for kind in (PLAIN, BESIDE, DUAL):
+    found = {kind: Found() for kind in (PLAIN, BESIDE, DUAL)}
+    for number in range(round(SHARE * seconds / WINDOW_S)):
+        for kind, sum_of_kind in found.items():
             with ExitStack() as stack:
                 if kind == BESIDE:
                     stack.enter_context(_stream(desk, SHAPES[batch]))
-                found[kind].append(_round(desk, *loads[DUAL if kind == DUAL else PLAIN]))
-            say(f"dual: {batch} per call, round {number + 1}, {kind}: {found[kind][-1]}")
-    found[HANGING] = []
-    for _ in range(HANGING_ROUNDS):
+                window = _window(desk, *loads[DUAL if kind == DUAL else PLAIN])
+            sum_of_kind.add(window)
+            say(f"dual: {batch} per call, window {number + 1}, {kind}: {window}")
+    calm, hanging = Found(), Found()
+    for _ in range(HANGING_WINDOWS):
+        long = {kind: (replace(settings, seconds=seconds), target) for kind, (settings, target) in loads.items()}
+        calm.add(_window(desk, *long[PLAIN]))
         with desk.stopped_broker():
-            found[HANGING].append(_round(desk, *loads[DUAL]))
-        desk.settled_cpu_s(PROXY)
-        say(f"dual: {batch} per call, Kafka hangs: {found[HANGING][-1]}")
-    plain, beside, dual, hanging = (
-        Round(*(statistics.median(each) for each in zip(*rounds, strict=True))) for rounds in found.values()
-    )
+            hanging.add(window := _window(desk, *long[DUAL]))
+        desk.wait_repaired()
+        say(f"dual: {batch} per call, Kafka hangs: {window}")
+    plain, beside, dual = found.values()
     name = f"{batch} per call"
     return [
         Figure(f"{name}: proxy, without a secondary", plain.cpu_us, "µs of CPU per message"),
@@ -101,8 +128,8 @@ def _compared(
         Figure(f"{name}: p99 without one beside as many records", beside.p99_ms, "ms"),
         Figure(f"{name}: ratio of p99 to that", dual.p99_ms / beside.p99_ms, ""),
         Figure(f"{name}: p99 while Kafka hangs", hanging.p99_ms, "ms"),
-        Figure(f"{name}: ratio of p99 while Kafka hangs", hanging.p99_ms / plain.p99_ms, "", most=LATENCY_SHARE_MAX),
-        Figure(f"{name}: CPU while Kafka hangs, ratio", hanging.cpu_us / plain.cpu_us, ""),
+        Figure(f"{name}: ratio of p99 while Kafka hangs", hanging.p99_ms / calm.p99_ms, "", most=LATENCY_SHARE_MAX),
+        Figure(f"{name}: CPU while Kafka hangs, ratio", hanging.cpu_us / calm.cpu_us, ""),
     ]
 
 
@@ -121,7 +148,7 @@ def _stream(desk: KafkaDesk, per_s: float) -> Iterator[None]:
             process.kill()
 
 
-def _round(desk: KafkaDesk, settings: LoadSettings, target: LoadTarget) -> Round:
+def _window(desk: KafkaDesk, settings: LoadSettings, target: LoadTarget) -> Found:
     before = desk.settled_cpu_s(PROXY)
     with on_one_core():
         loaded = run_load(settings, target)
@@ -132,5 +159,4 @@ def _round(desk: KafkaDesk, settings: LoadSettings, target: LoadTarget) -> Round
             codes[code] = codes.get(code, 0) + count
     if refused := {code: count for code, count in codes.items() if code not in STORED}:
         raise RunError(f"dual write: {refused} (code: messages)")
-    latency = loaded.latency
-    return Round(used_s / sum(codes.values()) * 1e6, latency.percentile(0.5) / 1e6, latency.percentile(0.99) / 1e6)
+    return Found(used_s, sum(codes.values()), loaded.latency)
