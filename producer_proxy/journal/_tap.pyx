@@ -113,7 +113,7 @@ cdef class DualTap(AppendTap):
         """The blocks of the batch that is being written."""
         self.writing.add(self.append, position, now_ms)
         self.writing.base = position
-        return self.writing.data
+        return memoryview(self.writing)
 
     cdef int64_t now_ms(self) except? -1:
         """The journal's time, which is asked once per second; between, that of the monotonic clock is added."""

@@ -5,6 +5,7 @@ The reference is the way of intents.py and batches.py, which get each message as
 docs/design/0039-dual-write-on-the-hot-path.md.
 """
 
+from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
@@ -79,10 +80,11 @@ cdef class TappedBatch:
     def size(self):
         return self.used
 
-    @property
-    def data(self):
-        """The blocks."""
-        return PyBytes_FromStringAndSize(<const char*>self.blocks, self.used)
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        """The blocks. They stay where they are, since no append joins a batch that is cut, and the buffer keeps the batch."""
+        if not self.is_cut:
+            raise BufferError("appends may still join this batch")
+        PyBuffer_FillInfo(buffer, self, self.blocks, self.used, 1, flags)
 
     @property
     def names(self):
@@ -192,7 +194,7 @@ cdef class TappedBatch:
             checksum = crc32c_extend(crc32c_extend(0, &at, 8), block + 4, size - 4)
             memcpy(block, &checksum, 4)
         self.base = position
-        return self.data
+        return memoryview(self)
 
     def marks(self, uint64_t base):
         """The marks of a segment at `base` that these intents need nothing more; see buffer/blocks.py."""

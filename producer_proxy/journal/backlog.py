@@ -56,8 +56,8 @@ class RepairBacklog:
         return self.ordering_keys.count_of(topic)
 
     def first(self, topic: str, count_max: int) -> list[WaitingRepair]:
-        """The topic's first entries, those that were taken included. Reads all of them."""
-        waiting = [_unpacked(number) for number in nsmallest(count_max, self._numbers.get(topic, ()))]
+        """The topic's first entries, those that were taken included."""
+        waiting = [_unpacked(number) for number in _first_of(self._numbers.get(topic, []), count_max)]
         taken = [repair for name, repair in self._in_hand.values() if name == topic]
         return nsmallest(count_max, waiting + taken, key=lambda each: each.position)
 
@@ -127,6 +127,18 @@ class RepairBacklog:
         number = packed(*repair)
         heappush(self._numbers.setdefault(topic, []), number)
         self._highest = max(self._highest, number)
+
+
+def _first_of(heap: list[int], count_max: int) -> list[int]:
+    """The smallest numbers of a heap, in order, without a look at the others: each is a child of one before it."""
+    found: list[int] = []
+    candidates = [(number, 0) for number in heap[:1]]
+    while candidates and len(found) < count_max:
+        number, at = heappop(candidates)
+        found.append(number)
+        for child in range(2 * at + 1, min(2 * at + 3, len(heap))):
+            heappush(candidates, (heap[child], child))
+    return found
 
 
 def packed(position: int, queue: int | None, is_asked_for: bool) -> int:

@@ -26,7 +26,7 @@ from producer_proxy.journal.native import AreaMap
 
 limited = LimitedLog(logging.getLogger("penstock.producer_proxy.journal"))
 
-EncodeIntents = Callable[[int, int], bytes]
+EncodeIntents = Callable[[int, int], bytes | memoryview]
 """Encodes intents, given the position of the first block and the time in Unix ms."""
 
 NAME = "mapped"

@@ -63,7 +63,7 @@ class BufferSegment:
             elif found.offset not in done:
                 yield found
 
-    def append(self, data: bytes) -> int:
+    def append(self, data: bytes | memoryview) -> int:
         """Write at the end, all or nothing; returns the offset. Not durable before `sync()`.
 
         Raises:

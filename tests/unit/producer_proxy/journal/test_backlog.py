@@ -43,6 +43,10 @@ def test_batches_come_in_the_order_of_their_positions_too_among_single_entries_a
         if chance.random() < 0.1 and (first := backlog.take(lambda topic: True, 1, None)):
             backlog.put_back(*first[0])
     assert backlog.count == 600 and not backlog.count_of("v")
+    for topic in "tu":
+        every = [each.position for each in backlog.first(topic, 1_000)]
+        assert every == sorted(every) and len(every) == backlog.count_of(topic)
+        assert [each.position for each in backlog.first(topic, 7)] == every[:7]
     while found := backlog.take(lambda topic: True, 50, None):
         taken += [repair.position for _, repair in found]
     assert taken == sorted(each for piece in pieces for each in piece)

@@ -64,9 +64,9 @@ def batches(desk, monkeypatch):
 def test_its_intents_are_the_bytes_of_the_reference(batches):
     for batch in batches:
         _, messages, _ = batch.unpacked()
-        first = blocks.block_at(batch.data, 0, batch.base)
+        first = blocks.block_at(bytes(batch), 0, batch.base)
         data, positions = intents_of(batch.base, decode(first.payload).accepted_at_ms, messages)
-        assert (batch.data, batch.positions()) == (data, positions)
+        assert (bytes(batch), batch.positions()) == (data, positions)
 
 
 def test_it_unpacks_to_what_was_sent_bound_by_the_same_keys_and_under_the_same_ids(batches):
