@@ -16,6 +16,7 @@ Excluded: connecting, creating topics, consumers, TLS. The generator, both proxi
 """
 
 import os
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -53,7 +54,7 @@ class Variant:
     messages: int = 0
     seconds: float = 0.0
     cpu_s: dict[str, float] = field(default_factory=dict)
-    rss_bytes: dict[str, int] = field(default_factory=dict)
+    rss_bytes: dict[str, list[int]] = field(default_factory=dict)
 
     @property
     def messages_per_s(self) -> float:
@@ -62,6 +63,10 @@ class Variant:
     def cpu_us(self, name: str) -> float:
         """CPU of one process per message."""
         return self.cpu_s[name] / self.messages * 1e6
+
+    def rss_mb(self, name: str) -> int:
+        """Of one process, the mean of the ends of its windows: it grows with the log, and by the step."""
+        return round(statistics.mean(self.rss_bytes[name]) / 1e6)
 
     def run_part(self, seconds: float, batch: int) -> None:
         """Raises RunError: a message was refused."""
@@ -75,7 +80,7 @@ class Variant:
         self.seconds += counts["window_s"]
         for use in sampler.uses:
             self.cpu_s[use.name] = self.cpu_s.get(use.name, 0.0) + use.cpu_s
-            self.rss_bytes[use.name] = use.rss_bytes
+            self.rss_bytes.setdefault(use.name, []).append(use.rss_bytes)
 
 
 def run(scale: float, seconds: float, say: Callable[[str], None]) -> list[Figure]:
@@ -138,7 +143,7 @@ def figures(name: str, variants: Sequence[Variant], batch: int, ratio: float, cp
     more_us = both.cpu_us("master") - over_tcp.cpu_us("engine")
     yield Figure(f"{name}: CPU of replication, master", more_us, "µs/message", most=cpu_us)
     yield Figure(f"{name}: CPU of replication, slave", both.cpu_us("slave"), "µs/message", most=cpu_us)
-    master_mb, slave_mb = (round(both.rss_bytes[role] / 1e6) for role in ("master", "slave"))
+    master_mb, slave_mb = (both.rss_mb(role) for role in ("master", "slave"))
     yield Figure(f"{name}: RSS of the master", master_mb, "MB")
     yield Figure(f"{name}: RSS of the slave", slave_mb, "MB", most=master_mb)
 

@@ -28,9 +28,10 @@ ENTRIES_MAX = 2 << 20
 FASTER_MAX = 8
 """Largest factor on the pace when many files wait."""
 
-REST = 7
-"""Least pause after a step, as a multiple of the step: at most an eighth of a core, however fast the pace. On a machine
-that is full the log goes first: more than some 500,000 messages of 128 bytes per second leave files for later."""
+REST = 15
+"""Least pause after a step, as a multiple of the step: at most a sixteenth of a core, however fast the pace. On a machine
+that is full the log goes first: more than some 250,000 messages of 128 bytes per second leave files for later. Until then
+a look-up reads what has none, about a GiB in 0.1 to 0.5 s."""
 
 IDLE_S = 1.0
 AFTER_FAULT_S = 60.0
