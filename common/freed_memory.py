@@ -2,7 +2,7 @@
 
 glibc gives freed memory at the end of its heap back to the system as soon as there are some hundred KiB of it. A proxy
 that makes replies of megabytes then gets new pages for each of them, which the kernel has to clear first: that took
-most of the consumer proxy's time on large pulls.
+most of the consumer proxy's time on large pulls, and a tenth of what a dual write adds to the producer proxy's.
 """
 
 import ctypes

@@ -22,6 +22,7 @@ from common.config.applying import process_name
 from common.config.engine_records import EngineRecords
 from common.config.health import ConfigMetrics
 from common.errors import PenstockError
+from common.freed_memory import keep_freed_memory
 from common.net import Limits, listen
 from common.net.certificate import CertificateWatch
 from common.ops import announce_ready, settle, setup_logging, start_ops
@@ -119,6 +120,7 @@ def run(options: argparse.Namespace) -> None:
 
 def main() -> None:
     options = parse(sys.argv[1:])
+    keep_freed_memory()
     setup_logging("producer_proxy")
     try:
         run(options)
