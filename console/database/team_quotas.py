@@ -85,8 +85,10 @@ class TeamQuotas:
             *new, requests.c.state == APPLIED, owners.c.team_id == team_id
         )
         coming = columns.where(*new, requests.c.state == APPROVED, requests.c.team_id == team_id)
-        found = {row.name: _holding(row, True) for row in within.execute(own.order_by(requests.c.id))}
-        return list((found | {row.name: _holding(row, False) for row in within.execute(coming)}).values())
+        # In this order: each read sees the state of its moment, and one that is applied between the two must be in one.
+        waiting = {row.name: _holding(row, False) for row in within.execute(coming)}
+        applied = {row.name: _holding(row, True) for row in within.execute(own.order_by(requests.c.id))}
+        return list((applied | waiting).values())
 
 
 def _holding(row: Row[Any], is_applied: bool) -> Holding:

@@ -23,7 +23,7 @@ from console.asking.topic_wish import parse_wish
 from console.database.action_log import ActionLog
 from console.database.console_database import ConsoleDatabase, revisions
 from console.database.schema import metadata, teams
-from console.database.user_requests import APPLIED, CONSUMPTION, REJECTED, REQUESTED, WITHDRAWN, UserRequests
+from console.database.user_requests import APPLIED, APPROVED, CONSUMPTION, REJECTED, REQUESTED, WITHDRAWN, UserRequests
 from console.errors import DatabaseUnavailable, InvalidForm, RequestConflict
 from tests.services.postgresql import FOLDERS, PostgreSQL
 from tests.unit.console.consoles import SETUP, WISH, make_console, text_of
@@ -234,6 +234,30 @@ def test_of_many_decisions_at_once_one_counts(url):
     assert approved_at_once(console, 4, topics_max=1) == 1
     console.parts.configuration.view.close()
     console.parts.database.close()
+
+
+def test_a_topic_that_is_applied_while_the_quota_is_compared_counts(url):
+    database = ConsoleDatabase(url)
+    database.migrate()
+    database.close()
+    console = make_console(url)
+    parts = console.parts
+    wish = parse_wish({**WISH, "name": "topic-1"})
+    number = parts.requests.add(SETUP, console.team_id, wish.to_value(), wish.settings(), REQUESTED)
+    parts.requests.move(SETUP, number, (REQUESTED, 1), APPROVED, "")
+    with parts.database.read() as connection:
+
+        class AppliedAfterTheFirstRead:
+            def execute(self, statement):
+                rows = connection.execute(statement).all()
+                parts.approval.apply(SETUP, number)
+                return rows
+
+        found = parts.quotas.holdings(console.team_id, AppliedAfterTheFirstRead())
+    assert parts.requests.get(number).state == APPLIED
+    assert [each.name for each in found] == [parts.requests.get(number).name]
+    parts.configuration.view.close()
+    parts.database.close()
 
 
 def approved_at_once(console, count: int, **bounds: int) -> int:
