@@ -68,19 +68,23 @@ class RepairBacklog:
         self._put(entry.topic, repair)
 
     def divert_batch(self, repairs: Iterable[tuple[str, list[int], dict[int, int]]]) -> None:
-        """As `divert`, of all entries of a TappedBatch: the result of its `repairs`, whose numbers ascend."""
-        before = self._highest
+        """As `divert`, of all entries of a TappedBatch: the result of its `repairs`.
+
+        The numbers of each element ascend. A topic may be in several, if its destination has changed.
+        """
+        before, seen = self._highest, set[str]()
         for topic, numbers, counts in repairs:
             if not numbers:
                 continue
             self.ordering_keys.enter_counts(topic, counts)
             self.count += len(numbers)
             heap = self._numbers.setdefault(topic, [])
-            if numbers[0] > before:
+            if numbers[0] > before and topic not in seen:
                 heap += numbers  # ascending numbers above all others: it stays a heap
             else:
                 for number in numbers:
                     heappush(heap, number)
+            seen.add(topic)
             self._highest = max(self._highest, numbers[-1])
 
     def take(

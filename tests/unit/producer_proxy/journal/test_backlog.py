@@ -52,6 +52,14 @@ def test_batches_come_in_the_order_of_their_positions_too_among_single_entries_a
     assert taken == sorted(each for piece in pieces for each in piece)
 
 
+def test_a_topic_that_is_in_a_batch_twice_keeps_the_order_of_its_positions():
+    backlog = RepairBacklog()
+    parts = [[8, 24, 40, 56], [16, 32, 48, 64]]
+    backlog.divert_batch([("t", [packed(each, 1, False) for each in part], {0: len(part)}) for part in parts])
+    assert [each.position for each in backlog.first("t", 9)] == sorted(parts[0] + parts[1])
+    assert [repair.position for _, repair in backlog.take(lambda topic: True, 9, None)] == sorted(parts[0] + parts[1])
+
+
 def test_queue_and_question_survive():
     backlog = RepairBacklog()
     wanted = [WaitingRepair(8, None, True), WaitingRepair(16, 0, False), WaitingRepair(1 << 50, 9_999, True)]
