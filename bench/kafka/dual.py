@@ -36,14 +36,16 @@ PLAIN, BESIDE, DUAL = "plain", "beside", "dual"
 STREAM_TOPIC = "beside"
 SHAPES = {50: 8_000.0, 1: 2_000.0}
 """Messages per second by messages per call: what the bridge can carry on two cores beside all others."""
-WINDOW_S, SHARE = 2.0, 5
+WINDOW_S = 2.0
+SECONDS_FACTOR = 5
+"""The windows of one form take --seconds times this."""
 WARM_WINDOWS, HANGING_WINDOWS = 10, 3
 CPU_SHARE_MAX, LATENCY_SHARE_MAX = 1.3, 1.1
 
 
 @dataclass
 class Found:
-    """What the windows of one form have in common."""
+    """Sums over the windows of one form."""
 
     cpu_s: float = 0.0
     messages: int = 0
@@ -98,7 +100,7 @@ def _compared(
     say: Callable[[str], None],
 ) -> list[Figure]:
     found = {kind: Found() for kind in (PLAIN, BESIDE, DUAL)}
-    for number in range(round(SHARE * seconds / WINDOW_S)):
+    for number in range(max(1, round(SECONDS_FACTOR * seconds / WINDOW_S))):
         for kind, sum_of_kind in found.items():
             with ExitStack() as stack:
                 if kind == BESIDE:
@@ -107,8 +109,8 @@ def _compared(
             sum_of_kind.add(window)
             say(f"dual: {batch} per call, window {number + 1}, {kind}: {window}")
     calm, hanging = Found(), Found()
+    long = {kind: (replace(settings, seconds=seconds), target) for kind, (settings, target) in loads.items()}
     for _ in range(HANGING_WINDOWS):
-        long = {kind: (replace(settings, seconds=seconds), target) for kind, (settings, target) in loads.items()}
         calm.add(_window(desk, *long[PLAIN]))
         with desk.stopped_broker():
             hanging.add(window := _window(desk, *long[DUAL]))
