@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -12,12 +13,12 @@ from typing import Any
 
 from bench.errors import InstanceError
 from bench.instance import PENSTOCK, BenchInstance, up_in
+from bench.pages import metrics_page
 from bench.peers.kafka import one_broker
 from common.config.opening import open_store
 from common.kafka.base import ClusterAdmin, NewKafkaTopic
 from common.kafka.connection import KafkaConnection
 from common.kafka.drivers import open_driver
-from penstock.overview.pages import read_pages
 
 CLUSTER = "main"
 PARTITIONS = 8
@@ -26,7 +27,7 @@ LOOK_S = 0.05
 IDLE_S, IDLE_SHARE = 0.5, 0.05
 COMMAND_S = 300.0
 SCHEDULER_CLOCK = 2  # CPUCLOCK_SCHED of the kernel's posix-timers.h
-DIVERGING = "penstock_journal_diverging"
+LACKS_NOTHING = re.compile(r"^penstock_journal_diverging 0\.0$", re.MULTILINE)
 
 
 class KafkaDesk:
@@ -97,7 +98,7 @@ class KafkaDesk:
         """Wait until the producer proxy's journal lacks nothing at the secondary."""
         facts = self.instance.facts
         host, port = facts["producer_proxy"]["host"], facts["ops"]["producer_proxy"]
-        wait_for(lambda: read_pages(host, port).metrics.get(DIVERGING) == 0, "the repair of what Kafka lacks")
+        wait_for(lambda: LACKS_NOTHING.search(metrics_page(host, port)) is not None, "the repair of what Kafka lacks")
 
     def cpu_s(self, name: str) -> float:
         """CPU time of a process so far, by the scheduler's clock: ticks of 10 ms are too coarse here.

@@ -1,6 +1,5 @@
 """The broker group of a running `penstock up --replicas N`: who leads, who follows, and how far."""
 
-import http.client
 import os
 import re
 import signal
@@ -10,13 +9,13 @@ from contextlib import contextmanager
 
 from bench.errors import RunError
 from bench.instance import BenchInstance
+from bench.pages import metrics_page
 from common.cluster.group_record import GroupRecord, GroupState
 from common.cluster.opening import open_coordination
 
 GROUP = "main"
 STEP_S = 0.05
 IN_SYNC_TIMEOUT_S = 120.0
-PAGE_TIMEOUT_S = 2.0
 LOG_END = re.compile(r"^penstock_broker_log_end_position_bytes (\S+)$", re.MULTILINE)
 
 
@@ -68,7 +67,7 @@ class MeasuredGroup:
 
     def log_end(self, broker: str) -> int | None:
         """The end of a broker's log; None: it has no log yet, or does not answer."""
-        page = _page(self.instance.facts[broker]["host"], self.instance.facts["ops"][broker])
+        page = metrics_page(self.instance.facts[broker]["host"], self.instance.facts["ops"][broker])
         found = LOG_END.search(page)
         return int(float(found[1])) if found else None
 
@@ -104,14 +103,3 @@ def group_of(instance: BenchInstance) -> Iterator[MeasuredGroup]:
         yield group
     finally:
         group.close()
-
-
-def _page(host: str, port: int) -> str:
-    connection = http.client.HTTPConnection(host, port, timeout=PAGE_TIMEOUT_S)
-    try:
-        connection.request("GET", "/metrics")
-        return connection.getresponse().read().decode(errors="replace")
-    except (OSError, http.client.HTTPException):
-        return ""
-    finally:
-        connection.close()

@@ -123,7 +123,7 @@ def test_a_group_knows_its_processes_by_their_role(tmp_path, monkeypatch):
 def test_the_end_of_a_log_is_read_from_a_page_of_metrics(tmp_path, monkeypatch):
     facts = {"config": tmp_path.as_uri(), "engine": {"host": "h", "port": 1}, "ops": {"engine": 2}}
     pages = ["penstock_broker_log_end_position_bytes 1.5e+06\npenstock_broker_log_durable_position_bytes 1.0\n", ""]
-    monkeypatch.setattr(group, "_page", lambda host, port: pages.pop(0))
+    monkeypatch.setattr(group, "metrics_page", lambda host, port: pages.pop(0))
     with group.group_of(SimpleNamespace(facts=facts)) as made:
         assert made.log_end("engine") == 1_500_000
         assert made.log_end("engine") is None
