@@ -34,6 +34,9 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 INDEX_BYTES_MAX = 256 << 20
 """Memory of the indexes of open sealed segments, except that the newest one always stays."""
 
+UNREAD_MAX = 2
+"""Newest sealed segments that stay open on a slave although nothing has read them."""
+
 
 class Segment:
     """One segment file and its index: `index` in memory while it is written or not yet sealed, then `sealed`."""
@@ -222,14 +225,16 @@ class SealedSegments:
         self._opened: OrderedDict[int, Segment] = OrderedDict()
         self._pinned: set[int] = set()
         self._arrived: deque[Segment] = deque()
+        self._unread: dict[int, None] = {}
+        """Bases of open segments that nothing has read since they were added, oldest first."""
 
     def get(self, base: int) -> Segment | None:
         """The segment with its index, or None when there is none (any more). May read the whole index file, once."""
-        while self._arrived:
-            self._keep(self._arrived.popleft())
+        self.take_added()
         segment = self._opened.get(base)
         if segment is not None:
             self._opened.move_to_end(base)
+            self._unread.pop(base, None)
             return segment
         if base not in self.bases:
             return None
@@ -244,13 +249,26 @@ class SealedSegments:
         self._arrived.append(segment)
         self.bases.add(segment.base)
 
+    def take_added(self) -> None:
+        """Count the segments that were added among the open ones, and close what is beyond the limits."""
+        while self._arrived:
+            segment = self._arrived.popleft()
+            self._keep(segment)
+            self._unread[segment.base] = None
+
+    def close_unread(self) -> None:
+        """Close the segments that nothing has read since they were added, except for the newest ones."""
+        self.take_added()
+        for base in list(self._unread)[:-UNREAD_MAX]:
+            if base not in self._pinned:
+                self._close(base)
+
     def remove(self, base: int) -> None:
         """Remove it from what readers see and close its file. Its index ends with the segment object."""
         segment = self.get(base)
         self.bases.discard(base)
         if segment is not None:
-            del self._opened[base]
-            segment.close()
+            self._close(base)
 
     def pin(self, base: int) -> None:
         """Keep the segment open until `unpin`, however many others are read: it is read over several turns."""
@@ -269,9 +287,12 @@ class SealedSegments:
         for base in [base for base in self._opened if base not in self._pinned and base != segment.base]:
             if len(self._opened) <= self._open_max and size <= INDEX_BYTES_MAX:
                 break
-            oldest = self._opened.pop(base)
-            size -= _index_bytes(oldest)
-            oldest.close()
+            size -= _index_bytes(self._opened[base])
+            self._close(base)
+
+    def _close(self, base: int) -> None:
+        self._unread.pop(base, None)
+        self._opened.pop(base).close()
 
     def close(self) -> None:
         """Close all files."""

@@ -158,6 +158,7 @@ class Retainer:
             fault = self._checkpoints.fault
             self._refusal.refuse(f"disk error: {fault}; nothing was stored" if fault else "")
         self._checkpoints.retry()
+        self._segments.sealed.take_added()
         self._log_time.check()
         if held := self.held:
             limited.warning("retention: %s", held, about=held.translate(NO_DIGITS))

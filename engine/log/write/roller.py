@@ -86,6 +86,7 @@ class SegmentRoller:
         else:
             replace_header(self._env, following, header)
         self._continue_in(appender, following)
+        self._segments.sealed.close_unread()  # a master's consumers read what is sealed, a slave's are far behind
 
     def _continue_in(self, appender: Appender, following: Segment) -> None:
         full = self._segments.active
