@@ -7,6 +7,7 @@ from libc.string cimport memcpy
 
 from engine.link.constants cimport CODE_CLAIMED, CODE_DISK_FULL, CODE_DUPLICATE, CODE_OVERLOADED, CODE_TIMEOUT, CODE_UNAVAILABLE
 from producer_proxy.hot._answers cimport Result
+from producer_proxy.send._sends_window cimport TopicSends
 from producer_proxy.targets._kafka_lane cimport ToldWaiter
 
 cdef enum:
@@ -88,11 +89,11 @@ cdef class CallResults(ToldWaiter):
         for i in range(self.count):
             stored += self.results[i].code <= CODE_DUPLICATE
             failed += is_failure(self.results[i].code)
-        self.sends.add(stored, failed)
+        (<TopicSends?>self.sends).add(stored, failed)
         return 0
 
     cdef int note_each(self, list sends) except -1:
-        """As `note`, for several topics: one call of Python per topic, not per message."""
+        """As `note`, for several topics."""
         cdef uint32_t i, n = <uint32_t>len(sends) + 1
         cdef uint32_t* counts = <uint32_t*>calloc(2 * n, sizeof(uint32_t))
         if counts == NULL:
@@ -102,7 +103,7 @@ cdef class CallResults(ToldWaiter):
                 counts[2 * self.places[i]] += self.results[i].code <= CODE_DUPLICATE
                 counts[2 * self.places[i] + 1] += is_failure(self.results[i].code)
             for i in range(1, n):
-                sends[i - 1].add(counts[2 * i], counts[2 * i + 1])
+                (<TopicSends?>sends[i - 1]).add(counts[2 * i], counts[2 * i + 1])
         finally:
             free(counts)
         return 0

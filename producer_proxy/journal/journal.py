@@ -2,7 +2,7 @@
 
 Invariants:
 1. An entry is in a file before its message is given to the primary: in a segment, or, for a moment, in the mapped file.
-   It is not synced: a thread syncs once per second.
+   It is not synced: a thread syncs every 5 s, and the file `run` says then up to which time nothing can be lost.
 2. A segment is deleted only when each of its entries is done, or was found damaged and reported.
 3. After a failed sync nothing more is journalled until a restart: the kernel has dropped the bytes.
 4. Positions of a topic's entries are in the order of sending: what a tap has in the mapped file goes to a segment before
@@ -42,10 +42,13 @@ from producer_proxy.targets.base import MessageSlice
 limited = LimitedLog(logging.getLogger("penstock.producer_proxy.journal"))
 
 BYTES_MAX = 1 << 30
-MARK_S, SYNC_S = 0.25, 1.0
-"""Age at which marks are written, and intents synced. A crash of the process costs one question for each lost mark."""
-NOTE_S = 5.0
-"""Time between two notes in the file `run`. A note says up to which time all intents survive a power cut."""
+MARK_S = 0.25
+"""Age at which marks are written. A crash of the process costs one question for each lost mark."""
+TELL_S = 1.0
+"""Age at which ranges that no intent covers are written."""
+SYNC_S = 5.0
+"""Time between two syncs. Each is noted in the file `run`: up to which time all intents survive a power cut. A sync keeps disk
+and kernel busy for some ms, which the proxy's calls feel on a small machine; what a power cut may lose is compared."""
 RETRY_S = 1.0
 READ_BYTES = 1 << 20
 
@@ -263,26 +266,26 @@ class RepairJournal:
         self._dirty.set()
 
     def _keep(self) -> None:
-        """Write marks every MARK_S, sync every SYNC_S; nothing while there is nothing to do."""
-        synced_at = noted_at = time.monotonic()
-        while not self._stopping.is_set():
+        """Write marks every MARK_S, sync every SYNC_S, both at the end; nothing while there is nothing to do."""
+        synced_at = told_at = time.monotonic()
+        is_last = False
+        while not is_last:
             self._dirty.wait()
             self._dirty.clear()
-            self._stopping.wait(MARK_S)
+            is_last = self._stopping.wait(MARK_S)
             began, began_ms = time.monotonic(), self.now_ms()
             while (old := self._mapped.begun_before(began - mapped.MOMENT_S)) and self._mapped.keep(old[0]):
                 gevent.sleep(0)
             self._write_marks()
-            if began - synced_at >= SYNC_S or self._stopping.is_set():
+            if self.missed.is_dirty and (is_last or began - told_at >= TELL_S):
+                self._attempt(self.missed.write)
+                told_at = time.monotonic()
+            if is_last or began - synced_at >= SYNC_S:
                 self._sync()
                 synced_at = time.monotonic()
-                # With nothing in `old`, all that is older than a moment is copied, or in a segment and synced.
-                if began - noted_at >= NOTE_S and not old and not self._fault:
+                if not old and not self._fault:  # all that is older than a moment is copied, or in a segment and synced
                     self._attempt(self._last_run.note_safe, began_ms)
-                    noted_at = began
-            elif self._unsynced or self.missed.is_dirty:
-                self._dirty.set()
-            if self._mapped.batches:
+            if self._unsynced or self.missed.is_dirty or self._mapped.batches:
                 self._dirty.set()
 
     def _write_marks(self) -> None:
@@ -291,7 +294,11 @@ class RepairJournal:
         batches, self._stored_batches = self._stored_batches, []
         # First: a segment whose last entry is done is deleted.
         for segment, written in self._batches_by_segment(batches):
-            self._attempt(segment.write_stored, b"".join([each.stored_marks(segment.base) for each in written]))
+            encoded = []
+            for each in written:
+                encoded.append(each.stored_marks(segment.base))
+                gevent.sleep(0)  # the proxy's calls come between
+            self._attempt(segment.write_stored, b"".join(encoded))
         if stored:
             finished = set(done)
             wanted = dict(each for each in stored if each[0] not in finished)
@@ -326,11 +333,11 @@ class RepairJournal:
             self._delete(segment)
 
     def _attempt(self, work: Callable, *arguments: object) -> None:
-        """Write marks; a lost one costs a question or a copy after a crash, under the same id."""
+        """Write marks, which cost a question or a copy after a crash when they are lost, under the same id; or ranges."""
         try:
             in_thread(work, *arguments)
         except OSError as error:
-            limited.error("journal=%s: marks cannot be written: %s", self.directory, error)
+            limited.error("journal=%s: marks or ranges to compare cannot be written: %s", self.directory, error)
 
     def _sync(self) -> None:
         segments, self._unsynced = [each for each in self._unsynced if each in self._segments], set()
@@ -343,11 +350,6 @@ class RepairJournal:
                 f"journal={self.directory}: a sync failed ({error.strerror}); it takes nothing until restarted"
             )
             limited.error("%s", self._fault)
-        try:
-            if self.missed.is_dirty:
-                in_thread(self.missed.write)
-        except OSError as error:
-            limited.error("journal=%s: the ranges to compare cannot be written yet: %s", self.directory, error)
 
     def _delete(self, segment: JournalSegment) -> None:
         self._segments.remove(segment)

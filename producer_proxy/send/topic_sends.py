@@ -11,42 +11,14 @@ from common.config.text_values import ENGINE_HOME
 from common.contract import Code
 from common.ops.connection_pages import MorePages, OpsAnswer, OpsRequest
 from common.ops.send_pages import SENDS_PATH
+from producer_proxy.send.native import TopicSends
+from producer_proxy.send.sends_window import SAMPLES
 
 FAILURES = frozenset((Code.UNAVAILABLE, Code.TIMEOUT, Code.OVERLOADED, Code.DISK_FULL))
 """Codes that say that the path of the messages does not work. What a caller causes, what a limit or a fence refuses, and
 what a proxy that stops refuses are no failures, and are not counted at all. The hot path has the same list."""
 STORED = frozenset((Code.OK, Code.BUFFERED, Code.DUPLICATE))
 SAMPLE_S = 10.0
-SAMPLES = 30
-
-
-class TopicSends:
-    """Messages of one topic with an outcome."""
-
-    __slots__ = ("_samples", "failed", "stored")
-
-    def __init__(self) -> None:
-        self.stored = self.failed = 0
-        self._samples = [(0, 0)]
-
-    def add(self, stored: int, failed: int) -> None:
-        self.stored += stored
-        self.failed += failed
-
-    def sample(self) -> None:
-        """Begin the next part of the window. A topic that is idle for all of it keeps one sample only."""
-        now = self.stored, self.failed
-        if self._samples[0] == now:
-            self._samples = [now]
-            return
-        self._samples.append(now)
-        del self._samples[:-SAMPLES]
-
-    @property
-    def recent(self) -> tuple[int, int]:
-        """(stored, failed) within the window."""
-        stored, failed = self._samples[0]
-        return self.stored - stored, self.failed - failed
 
 
 class SendOutcomes:

@@ -34,8 +34,8 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 INDEX_BYTES_MAX = 256 << 20
 """Memory of the indexes of open sealed segments, except that the newest one always stays."""
 
-UNREAD_MAX = 2
-"""Newest sealed segments that stay open on a slave although nothing has read them."""
+UNREAD_MAX = 1
+"""Newest sealed segments that stay open on a slave although nothing has read them. Each index has up to 31 MB."""
 
 
 class Segment:

@@ -18,7 +18,7 @@ from producer_proxy.journal import journal as journal_module
 from producer_proxy.journal.contents import shown_id
 from producer_proxy.journal.divergence import divergence
 from producer_proxy.journal.journal import RepairJournal
-from producer_proxy.journal.last_run import LastRun
+from producer_proxy.journal.last_run import MARGIN_MS, LastRun
 from producer_proxy.journal.native import HAS_TAP
 from producer_proxy.journal.segment import JournalSegment
 from tests.services.fake_broker import wait_until
@@ -176,7 +176,6 @@ def test_left_intents_that_no_segment_takes_are_a_range_to_compare(tap_desk, tmp
 
 
 def test_an_orderly_end_removes_the_file_and_a_power_cut_leaves_a_short_range(tap_desk, monkeypatch):
-    monkeypatch.setattr(journal_module, "NOTE_S", 0.0)
     monkeypatch.setattr(journal_module, "SYNC_S", 0.0)
     directory, started_ms = tap_desk.journal, SystemClock().now_ms()
     run = directory / "run"
@@ -184,7 +183,7 @@ def test_an_orderly_end_removes_the_file_and_a_power_cut_leaves_a_short_range(ta
     wait_until(lambda: int(run.read_text().split()[1]) >= started_ms, 10.0)
     noted_ms = int(run.read_text().split()[1])
     lost = LastRun(directory, SystemClock().now_ms, boot_id="another").lost_span(last_ms=5)
-    assert lost is not None and lost[0] >= noted_ms - 10_000
+    assert lost is not None and lost[0] >= noted_ms - MARGIN_MS
     wait_until(lambda: is_even(tap_desk))
     tap_desk.close()
     tap_desk.close = lambda: None
