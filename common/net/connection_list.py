@@ -6,9 +6,8 @@ Nothing is counted for it while messages pass: each answer is made from what ser
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import gevent
-
 from common.net.server import Accepted, Server
+from common.net.turns import next_turn
 
 LISTED_MAX = 1_000
 TOPICS_SHOWN = 10
@@ -91,7 +90,7 @@ class ConnectionList:
         total = 0
         for looked_at, (connection, accepted) in enumerate(list(self._server.connections.items()), 1):
             if looked_at % STEP == 0:
-                gevent.sleep(0)
+                next_turn()
             if connection.closed or (wanted.id and wanted.id != self._id(accepted)):
                 continue
             use = self._use_of(connection)

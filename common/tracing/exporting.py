@@ -28,6 +28,7 @@ from opentelemetry.trace import (
 )
 
 from common.limited_log import LimitedLog
+from common.net.turns import next_turn
 from common.tracing.metrics import SpanCounts
 from common.tracing.records import SpanQueue, SpanRecord
 from common.tracing.trace_context import SpanParent
@@ -115,7 +116,7 @@ class SpanExport:
                 self._left_out += 1
                 limited.exception("span=%s: left out", record.name)
             if number % AT_ONCE == 0:
-                gevent.sleep(0)
+                next_turn()
 
     def _make(self, record: SpanRecord) -> None:
         above = record.parent

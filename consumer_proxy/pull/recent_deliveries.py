@@ -7,9 +7,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import gevent
-
 from common.net.server import Server
+from common.net.turns import next_turn
 from common.placement import topic_hash
 from engine.link.acknowledgement import AckRanges
 from engine.link.pull import PullScope
@@ -54,7 +53,7 @@ class RecentDeliveries:
         needle, found = hashed.to_bytes(8, "little"), []
         for looked_at, (peer, is_open, replies) in enumerate([*_open(server), *_closed(self._ended)], 1):
             if looked_at % STEP == 0:
-                gevent.sleep(0)
+                next_turn()
             for reply in replies:
                 if needle in reply.held:
                     found += [

@@ -14,9 +14,9 @@ from contextlib import suppress
 from heapq import nlargest
 from typing import NamedTuple
 
-import gevent
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from common.net.turns import next_turn
 from engine.delivery.queue_cursor import QueueCursor
 from engine.errors import UnknownTopicError, UnreadableError
 from engine.log import Log
@@ -94,7 +94,7 @@ class SeriesMetrics:
                 yield sum(_lag(node.store, place) for place in places), name
             if looked - looked_before >= SLICE_CURSORS:
                 looked_before = looked
-                gevent.sleep(0)
+                next_turn()
                 if self._serving() is not node:
                     return  # its log is closed
 

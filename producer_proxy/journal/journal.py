@@ -23,6 +23,7 @@ import gevent
 from gevent.event import Event
 
 from common.limited_log import LimitedLog
+from common.net.turns import next_turn
 from producer_proxy.buffer import blocks
 from producer_proxy.buffer.blocks import Block
 from producer_proxy.buffer.disk.dead import DeadEntry, DeadList
@@ -47,8 +48,7 @@ MARK_S = 0.25
 TELL_S = 1.0
 """Age at which ranges that no intent covers are written."""
 SYNC_S = 5.0
-"""Time between two syncs. Each is noted in the file `run`: up to which time all intents survive a power cut. A sync keeps disk
-and kernel busy for some ms, which the proxy's calls feel on a small machine; what a power cut may lose is compared."""
+"""Time between two syncs, which calls feel on a small machine. The file `run` then says what survives a power cut."""
 RETRY_S = 1.0
 READ_BYTES = 1 << 20
 
@@ -275,7 +275,7 @@ class RepairJournal:
             is_last = self._stopping.wait(MARK_S)
             began, began_ms = time.monotonic(), self.now_ms()
             while (old := self._mapped.begun_before(began - mapped.MOMENT_S)) and self._mapped.keep(old[0]):
-                gevent.sleep(0)
+                next_turn()
             self._write_marks()
             if self.missed.is_dirty and (is_last or began - told_at >= TELL_S):
                 self._attempt(self.missed.write)
@@ -297,7 +297,7 @@ class RepairJournal:
             encoded = []
             for each in written:
                 encoded.append(each.stored_marks(segment.base))
-                gevent.sleep(0)  # the proxy's calls come between
+                next_turn()
             self._attempt(segment.write_stored, b"".join(encoded))
         if stored:
             finished = set(done)
