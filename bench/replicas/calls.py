@@ -2,7 +2,7 @@
 
 Question: how much of a lone engine's throughput is left when every message is on two brokers, and at what CPU on each?
 Settings: 16 connections, 128 bytes, 16 topics × 8 queues, single-message calls and calls of 50; with a slave
-    REPLICATED, alone MEMORY. The variants run in turns, a quarter of --seconds each: the machine's other work affects
+    REPLICATED, alone MEMORY. The variants run in turns, an eighth of --seconds each: the machine's other work affects
     all alike. Each turn begins once the disk has what the turn before has written, and all processes are idle: what
     one variant leaves to be sealed and written would take another one's time.
 Variants: `penstock up`, whose proxies reach the engine by a socket file; the same over TCP, as the proxies of a group
@@ -33,7 +33,8 @@ from bench.replicas.group import group_of
 from bench.servers import Sampler, cpu_seconds
 from bench.settings import LoadSettings
 
-ROUNDS = 4
+ROUNDS = 8
+"""Where the kernel puts the proxy in a window decides its throughput with a slave: many windows have some of each."""
 WARMUP_S = 0.5
 REST_LOOK_S, REST_S_MAX = 0.4, 60.0
 REST_SHARE = 0.1
