@@ -34,7 +34,7 @@ from bench.servers import Sampler, cpu_seconds
 from bench.settings import LoadSettings
 
 ROUNDS = 8
-"""Where the kernel puts the proxy in a window decides its throughput with a slave: many windows have some of each."""
+"""Throughput with a slave depends on the core on which the kernel puts the proxy. Several windows average over that."""
 WARMUP_S = 0.5
 REST_LOOK_S, REST_S_MAX = 0.4, 60.0
 REST_SHARE = 0.1

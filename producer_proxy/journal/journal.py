@@ -333,7 +333,7 @@ class RepairJournal:
             self._delete(segment)
 
     def _attempt(self, work: Callable, *arguments: object) -> None:
-        """Write marks, which cost a question or a copy after a crash when they are lost, under the same id; or ranges."""
+        """Write marks or ranges. A lost mark costs a question, or a copy under the same id, after a crash."""
         try:
             in_thread(work, *arguments)
         except OSError as error:

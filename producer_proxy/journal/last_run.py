@@ -10,7 +10,7 @@ from pathlib import Path
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 MARGIN_MS = 15_000
-"""Above the time between two syncs, and what a slow one takes."""
+"""More than the time between two syncs and that of a slow sync together."""
 CLOSED = "closed"
 
 
