@@ -4,7 +4,7 @@ Question: what does a secondary in Kafka cost a topic at home in the engine? Set
 calls of 50 and of 2,000 calls/s of one message, 128 bytes, 64 keys, 4 topics of 8 queues, MEMORY, 16 connections. Each
 form has five times --seconds, in windows of 2 s: the forms take turns, so that what else the machine does affects all
 alike. CPU is that of the proxy's process until it is idle again, so that the copies are in it. The p99 is that of all
-calls of a form. A stopped broker has three windows of --seconds, each beside one without a secondary, in which it is
+calls of a form. A stopped broker has five windows of --seconds, each beside one without a secondary, in which it is
 stopped, too: on these two cores callers feel even an idle one.
 Broker and bridge give way to all others (SCHED_IDLE): on a machine of two cores the latency would show their work
 otherwise. They still share caches, memory and wake-ups with the others. So a third form is measured: without a
@@ -41,7 +41,7 @@ SHAPES = {50: 8_000.0, 1: 2_000.0}
 WINDOW_S = 2.0
 SECONDS_FACTOR = 5
 """The windows of one form take --seconds times this."""
-WARM_WINDOWS, HANGING_WINDOWS = 10, 3
+WARM_WINDOWS, HANGING_WINDOWS = 10, 5
 CPU_SHARE_MAX, LATENCY_SHARE_MAX = 1.3, 1.1
 
 
@@ -114,10 +114,10 @@ def _compared(
     long = {kind: (replace(settings, seconds=seconds), target) for kind, (settings, target) in loads.items()}
     for _ in range(HANGING_WINDOWS):
         with desk.stopped_broker():
-            calm.add(_window(desk, *long[PLAIN]))
+            calm.add(beside_stopped := _window(desk, *long[PLAIN]))
             hanging.add(window := _window(desk, *long[DUAL]))
         desk.wait_repaired()
-        say(f"dual: {batch} per call, Kafka hangs: {window}")
+        say(f"dual: {batch} per call, Kafka hangs: without a secondary {beside_stopped}; with one {window}")
     plain, beside, dual = found.values()
     name = f"{batch} per call"
     return [
