@@ -17,7 +17,8 @@ from producer_proxy.journal.missed import MissedRange
 TOPICS_MAX, IDS_MAX = 50, 10
 """Topics that are told one by one, and ids per topic. More make every change of the entry larger."""
 OTHER_TOPICS = "*"
-FIRST_READ_BYTES = 64 << 10
+READ_BYTES = 4 << 10, 64 << 10, blocks.BLOCK_BYTES_MAX
+"""Sizes to read at an entry, until it is whole."""
 
 
 def waiting(directory: Path, backlog: RepairBacklog, in_thread: Callable[..., Any]) -> dict[str, Any]:
@@ -51,7 +52,7 @@ def ids_at(directory: Path, positions: Sequence[int]) -> dict[int, str]:
 
 
 def _entry(path: Path, base: int, position: int) -> BufferEntry | None:
-    for size in (FIRST_READ_BYTES, blocks.BLOCK_BYTES_MAX):
+    for size in READ_BYTES:
         try:
             with path.open("rb") as file:
                 file.seek(position - base)

@@ -1,6 +1,7 @@
 """The repair journal of one proxy, wired: pairs of targets as they are needed, and what earlier processes have left."""
 
 import logging
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +32,9 @@ from producer_proxy.targets.topics import Targets
 limited = LimitedLog(logging.getLogger("penstock.producer_proxy.journal"))
 
 LOOK_S = 1.0
+TELL_S = 5.0
+"""Time after which the configuration is told how much waits, if nothing else about it has changed: each time all processes
+read it again, and a backlog changes all the time."""
 DROP_MAX = 1_000
 
 
@@ -61,6 +65,8 @@ class Journaling:
         self._looking: gevent.Greenlet | None = None
         self._registration: JournalRegistration | None = None
         self._refused: tuple[int, dict[str, int]] = (0, {})
+        self._told: tuple[frozenset[str], int, str] | None = None  # what _is_to_tell compares; None: nothing is told
+        self._told_at = 0.0
 
     def over(self, view: TopicView, store: ConfigStore | None = None, process: str = "") -> "Journaling":
         """Use this configuration.
@@ -161,6 +167,17 @@ class Journaling:
             sentence = f"the repair journal cannot be entered into the configuration: {error}; nothing was stored"
             raise ResolveError(Code.UNAVAILABLE, sentence) from error
 
+    def _is_to_tell(self) -> bool:
+        """Whether the entry is to be written now: other topics wait, a message was refused, a fault came or went, there are
+        ranges, which an operator may have compared; or it is time to tell how much waits."""
+        assert self.journal is not None
+        found = frozenset(self.backlog.ordering_keys.topics()), self.journal.dead.count, self.intents.fault
+        is_due = time.monotonic() - self._told_at >= TELL_S
+        if found == self._told and not is_due and not self.intents.ranges.all:
+            return False
+        self._told, self._told_at = found, time.monotonic()
+        return True
+
     def _tell(self, is_last: bool = False) -> None:
         """Write what the journal holds into its entry. An orderly end with nothing in it deletes the entry."""
         assert self.journal is not None and self._registration is not None
@@ -184,6 +201,7 @@ class Journaling:
             else:
                 self._registration.tell(told)
         except (ConfigError, OSError) as error:
+            self._told = None
             limited.warning("journal=%s: its entry in the configuration cannot be written: %s", directory, error)
 
     def _look_from_now_on(self) -> None:
@@ -196,7 +214,7 @@ class Journaling:
             try:
                 for topic in list(self.backlog.topics):
                     self._look_at(topic)
-                if self._registration is not None:
+                if self._registration is not None and self._is_to_tell():
                     self._tell()
             except ResolveError as error:
                 limited.warning("journal: %s", error)

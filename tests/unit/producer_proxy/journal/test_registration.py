@@ -40,6 +40,7 @@ class RegisteredDesk(DualDesk):
 @pytest.fixture
 def desk(tmp_path, monkeypatch):
     monkeypatch.setattr(journaling_module, "LOOK_S", 0.01)
+    monkeypatch.setattr(journaling_module, "TELL_S", 0.05)
     return RegisteredDesk(tmp_path)
 
 
@@ -77,6 +78,47 @@ def test_ids_that_wait_are_told_by_topic_with_their_number_and_outlive_an_orderl
     wait_until(lambda: desk.told() is None)
     desk.stop()
     assert desk.entries() == []
+
+
+def test_how_much_waits_is_told_seldom_and_that_another_topic_waits_at_once(desk, monkeypatch):
+    monkeypatch.setattr(journaling_module, "TELL_S", 3_600.0)
+    looks, look_at = [], desk.journaling._look_at
+    monkeypatch.setattr(desk.journaling, "_look_at", lambda topic: (looks.append(topic), look_at(topic)))
+    desk.secondary.code = Code.UNAVAILABLE
+    desk.send(1)
+    wait_until(lambda: desk.told() is not None)
+    desk.send(3)
+    wait_until(lambda: desk.journaling.backlog.count == 4)
+    before = len(looks)
+    wait_until(lambda: len(looks) >= before + 3)
+    assert desk.told()["messages"] == 1
+    desk.send(1, topic="u")
+    wait_until(lambda: desk.told("u") is not None)
+    assert desk.told()["messages"] == 4
+    desk.secondary.code = None
+    wait_until(lambda: desk.told() is None and desk.told("u") is None)
+    desk.stop()
+
+
+def test_a_telling_that_the_configuration_does_not_take_is_tried_again_at_the_next_look(desk, monkeypatch):
+    monkeypatch.setattr(journaling_module, "TELL_S", 3_600.0)
+    desk.send(1)
+    wait_until(lambda: desk.is_even)
+    put, refused = desk.config.put, []
+
+    def away_at_first(*arguments):
+        if len(refused) < 2:
+            refused.append(arguments)
+            raise StoreUnavailable("configuration: not available")
+        return put(*arguments)
+
+    monkeypatch.setattr(desk.config, "put", away_at_first)
+    desk.secondary.code = Code.UNAVAILABLE
+    desk.send(1)
+    wait_until(lambda: desk.told() is not None)
+    assert len(refused) == 2
+    desk.secondary.code = None
+    desk.stop()
 
 
 def test_ranges_that_an_operator_has_compared_are_forgotten_and_those_that_have_grown_since_are_not(desk):
