@@ -225,7 +225,7 @@ def test_messages_of_the_engines_own_are_compared_with_their_copies_in_kafka_aft
     assert all(each["engine"] == each["end"] for each in rows)
 
 
-def test_one_missing_one_doubled_and_one_altered_message_of_many_are_found_and_all_but_the_doubled_one_repaired(home, tmp_path):
+def test_one_missing_one_doubled_and_one_altered_of_many_are_found_and_all_but_the_doubled_one_repaired(home, tmp_path):
     planted, found = reconcile.run(tmp_path, 50_000, home.brokers)
     reconcile.check(planted, found)
     assert found["messages"] == found["in_engine"] == 50_000 and found["differing"] == 3
