@@ -56,13 +56,15 @@ class GroupResets:
         return [QueueMove(row["queue"], row["old"], row["new"]) for row in rows]
 
     def move(self, group: str, topic: str, offsets: dict[int, int]) -> list[QueueMove]:
-        """Move queues to offsets. Each engine checks its own; a queue that fails ends the loop with its error."""
+        """Move queues to offsets. Each engine checks all of its own first; one that refuses ends the loop with its error."""
         names = list(self._queries.places())
         placement, hashed = self._queries.placement(), topic_hash(topic.encode())
+        by_home: dict[str, dict[str, int]] = {}
+        for queue, offset in offsets.items():
+            by_home.setdefault(names[placement.home(hashed, queue)], {})[str(queue)] = offset
         done: list[QueueMove] = []
         with self._queries.complete() as links:
-            for queue, offset in sorted(offsets.items()):
-                link = links[names[placement.home(hashed, queue)]]
-                for row in link.ask("reset", group=group, topic=topic, to=offset, queue=queue)["moved"]:
+            for name, chosen in by_home.items():
+                for row in links[name].ask("reset", group=group, topic=topic, to={"offsets": chosen})["moved"]:
                     done.append(QueueMove(row["queue"], row["old"], row["new"]))
-        return done
+        return sorted(done)

@@ -128,7 +128,11 @@ def _queue(text: str) -> int | None:
 def _stated(text: str) -> dict[int, int]:
     """The moves of a preview, as queue:offset,queue:offset. Raises InvalidForm."""
     found: dict[int, int] = {}
-    for part in text[:MOVES_CHARS_MAX].split(",") if text else ():
+    if len(text) > MOVES_CHARS_MAX:
+        raise InvalidForm(
+            {"": "This preview has too many queues for a form: reset one queue, or use the command line."}
+        )
+    for part in text.split(",") if text else ():
         queue, offset = (whole(each, OFFSET_MAX) for each in (part.partition(":")[0], part.partition(":")[2]))
         if queue is None or offset is None or queue > QUEUE_MAX:
             raise InvalidForm({"": "This preview is damaged: make it again. Nothing was moved."})

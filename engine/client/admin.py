@@ -126,7 +126,8 @@ def reset(
     """Move a group; returns one row per queue: old and new offset. `preview` changes nothing.
 
     Args:
-        to: "earliest", "latest", an offset, {"time_ms": Unix time} or {"shift": messages, back when negative}.
+        to: "earliest", "latest", an offset, {"time_ms": Unix time}, {"shift": messages, back when negative} or
+            {"offsets": {queue's number as text: offset}}, which moves just those queues.
     """
     with AdminClient(address, admin_key) as admin:
         return admin.ask("reset", group=group, topic=topic, to=to, queue=queue, preview=preview or None)["moved"]

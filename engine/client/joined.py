@@ -60,6 +60,18 @@ class JoinedLink:
         return layout.OK, layout.U32.pack(len(text)) + text + pieces
 
 
+def offsets_by_home(rows: Sequence[Mapping[str, Any]], groups: Sequence[str]) -> dict[str, dict[str, int]]:
+    """The `new` offsets of a reset's preview by broker group and queue: a target of the engine's verb `reset`.
+
+    Args:
+        rows: of `rows_of_queues`.
+    """
+    found: dict[str, dict[str, int]] = {}
+    for row in rows:
+        found.setdefault(row.get("broker_group", groups[0]), {})[str(row["queue"])] = row["new"]
+    return found
+
+
 def rows_of_queues(
     answers: Mapping[str, list[dict[str, Any]]], groups: Sequence[str], topic: str | None = None,
     placed: PlacedTopics = NONE_PLACED,

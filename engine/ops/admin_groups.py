@@ -19,7 +19,7 @@ from engine.ops.errors import RequestError
 from engine.ops.message_state import message_state
 
 UNKNOWN_GROUP = 103
-TO_RULE = 'to: use "earliest", "latest", an offset, {"time_ms": …} or {"shift": …}'
+TO_RULE = 'to: use "earliest", "latest", an offset, {"time_ms": …}, {"shift": …} or {"offsets": {queue: offset}}'
 OFFSET_MAX = (1 << 63) - 1
 AGE_FIRST_MS, AGE_STEP_MS, AGE_SHARE = 1_000, 10, 100
 """Of an estimated age: where the search begins, and how near it comes."""
@@ -105,7 +105,10 @@ class GroupVerbs:
         return self._store.offset_at_time(place.topic_id, place.queue, at_ms) > offset
 
     def _reset(self, request: dict, now_ms: int) -> dict:
-        """Move every queue of the group's topic; `preview` only reports the moves. `create` takes an unknown group, too."""
+        """Move every queue of the group's topic; `preview` only reports the moves. `create` takes an unknown group, too.
+
+        `to` as offsets by queue moves just those queues: a preview's rows, made as they were shown.
+        """
         target_of = self._target(request.get("to"))
         topic = self._store.topic(checked_name(request.get("topic"), "topic"))
         if topic is None:
@@ -113,6 +116,11 @@ class GroupVerbs:
         is_new = request.get("create") is True and not request.get("preview")
         group = self._delivery.group(checked_name(request.get("group"), "group") if is_new else self._known(request))
         chosen = _chosen(group.cursors(topic, 0), request)
+        offsets = _offsets(request.get("to"))
+        if offsets is not None:
+            chosen = [place for place in chosen if str(place.queue) in offsets]
+            if len(chosen) < len(offsets):
+                raise RequestError(f"to: topic {topic.name} has {topic.queues} queues: use their numbers")
         self._check_offset(request.get("to"), topic, chosen)
         moved = []
         for place in chosen:
@@ -126,12 +134,14 @@ class GroupVerbs:
 
     def _check_offset(self, to: object, topic: Topic, chosen: list[QueueCursor]) -> None:
         """Raise RequestError for an offset beyond the end of one of the queues. Queues of other engines are empty here."""
-        for place in chosen if is_whole(to, 0, OFFSET_MAX) else ():
+        offsets = _offsets(to)
+        for place in chosen if offsets is not None or is_whole(to, 0, OFFSET_MAX) else ():
+            offset: int = to if offsets is None else offsets[str(place.queue)]  # type: ignore[assignment]
             end = self._store.bounds(place.topic_id, place.queue)[1]
             is_own = self._delivery.ownership.nearest(topic.name, place.queue, topic.queues) == place.queue
-            if to > end and is_own:  # type: ignore[operator]
+            if offset > end and is_own:
                 raise RequestError(
-                    f"to: offset {to} is beyond the end of queue {place.queue} of topic {topic.name}, which is {end}: "
+                    f"to: offset {offset} is beyond the end of queue {place.queue} of topic {topic.name}, which is {end}: "
                     'use "latest" for the end, or Unix milliseconds after an @ for a time'
                 )
 
@@ -169,6 +179,9 @@ class GroupVerbs:
             return lambda place, first, end: place.contiguous + to["shift"]
         if isinstance(to, dict) and list(to) == ["time_ms"] and is_whole(to["time_ms"], 0, OFFSET_MAX):
             return lambda place, first, end: self._store.offset_at_time(place.topic_id, place.queue, to["time_ms"])
+        offsets = _offsets(to)
+        if offsets is not None:
+            return lambda place, first, end: offsets[str(place.queue)]
         raise RequestError(TO_RULE)
 
     def _places(self, request: dict) -> list[QueueCursor]:
@@ -198,6 +211,14 @@ def newest_record_bytes(store: Log, topic_id: int, queue: int) -> int:
     except (CorruptionError, OffsetOutOfRangeError, UnreadableError):
         return 0
     return len(pieces[0].records) if pieces else 0
+
+
+def _offsets(to: object) -> dict[str, int] | None:
+    """Offsets by queue, its number as text, of a target that names them so; None: another kind of target, or none."""
+    offsets = to["offsets"] if isinstance(to, dict) and list(to) == ["offsets"] else None
+    if not isinstance(offsets, dict) or not all(is_whole(each, 0, OFFSET_MAX) for each in offsets.values()):
+        return None
+    return offsets
 
 
 def _chosen(places: list[QueueCursor], request: dict) -> list[QueueCursor]:

@@ -191,6 +191,7 @@ def reset(
 ) -> None:
     """Move the group's position on a topic. Messages that are in flight are delivered again.
 
+    Each queue is moved to the offset that was shown before the question, also if more messages have come since.
     Nothing is moved when an offset is beyond the end of a queue (exit code 2), or when the group has never pulled (3).
     """
     options = {"group": name, "to": _target(to), "queue": queue}
@@ -199,9 +200,7 @@ def reset(
     rows, columns = _ask_engines(instance, "reset", "moved", topic, shown, **options, preview=True)
     if not preview:
         confirm(f"Move group {name} on topic {topic}? {_effect(rows)}.", yes)
-        rows, columns = _ask_engines(instance, "reset", "moved", topic, shown, **options)
-        old, new = ({str(each["queue"]): each[side] for each in rows} for side in ("old", "new"))
-        note(instance, "reset", "progress", f"{name}/{topic}", old, new)
+        rows = _move(instance, name, topic, rows)
     show_rows(rows, columns, output)
 
 
@@ -225,6 +224,29 @@ def resume(instance: Instance, name: str, output: str) -> None:
 
 group.add_command(dead_letters)
 group.add_command(describe)
+
+
+def _move(instance: Instance, name: str, topic: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Move the queues of a preview to its offsets, and note it; returns the moves.
+
+    Raises CommandError of the engine that refused; those before it have moved their queues, which is noted, too.
+    """
+    from engine.client import joined
+    from penstock.commands import engines  # the link and its native parts: only for the commands that need the engine
+
+    moved: list[dict[str, Any]] = []
+    homes = list(instance.engines())
+    try:
+        with engines.connected(instance) as links:
+            for home, offsets in joined.offsets_by_home(rows, homes).items():
+                with engines.named(home):
+                    answer = links[home].ask("reset", group=name, topic=topic, to={"offsets": offsets})["moved"]
+                moved += [{**each, "broker_group": home} if len(homes) > 1 else each for each in answer]
+    finally:
+        if moved:
+            old, new = ({str(each["queue"]): each[side] for each in moved} for side in ("old", "new"))
+            note(instance, "reset", "progress", f"{name}/{topic}", old, new)
+    return sorted(moved, key=lambda each: each["queue"])
 
 
 def _effect(moves: list[dict[str, Any]]) -> str:

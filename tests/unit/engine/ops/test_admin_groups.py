@@ -50,3 +50,22 @@ def test_a_reset_may_create_the_group_and_a_preview_does_not():
     assert answer(create=True) == (layout.OK, [{"queue": 0, "old": 0, "new": 2}])
     code, payload = desk.ask(layout.PULL, encode_pull("new", [("orders", 1)]))
     assert (code, decode_answer(payload)[1][0].first_offset) == (layout.OK, 2)
+
+
+def test_a_reset_to_offsets_by_queue_moves_just_those_and_all_of_them_or_none():
+    desk = Desk()
+    desk.append(3)
+    assert desk.ask(layout.PULL, encode_pull("readers", [("orders", 1)]))[0] == layout.OK
+
+    def answer(offsets):
+        request = {"verb": "reset", "group": "readers", "topic": "orders", "to": {"offsets": offsets}}
+        code, payload = desk.ask(layout.ADMIN, json.dumps(request).encode())
+        return json.loads(payload)["moved"] if code == layout.OK else payload.decode()
+
+    for wrong in ("0:2", [2], {"0": -1}, {"0": "2"}, {"0": True}):
+        assert '"offsets"' in answer(wrong)
+    assert "use their numbers" in answer({"0": 2, "99": 0})
+    assert "beyond the end of queue 0" in answer({"0": 4})
+    assert answer({"0": 2}) == [{"queue": 0, "old": 0, "new": 2}], "nothing was moved before"
+    desk.append(1)
+    assert answer({"0": 3}) == [{"queue": 0, "old": 2, "new": 3}], "not to what is the end by now"
