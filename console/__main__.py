@@ -107,7 +107,7 @@ def run(options: argparse.Namespace) -> None:
         max_request_body_size=FORM_BYTES_MAX, max_request_header_size=HEADER_BYTES_MAX, connection_limit=CONNECTIONS_MAX,
         **(trusted if options.trusted_proxy else {}),
     )  # fmt: skip
-    port = server.effective_port
+    port = int(server.effective_port)
     threading.Thread(target=server.run, name="pages", daemon=True).start()
     url = options.public_url.rstrip("/") or f"http://{options.listen._replace(port=port)}"
     first = f"{url}/link/{parts.links.make(None)}" if parts.accounts.count() == 0 else ""

@@ -9,7 +9,8 @@ from importlib import import_module
 
 import click
 
-from penstock.commands.pipes import silence_stdout
+from common.quoting import escaped
+from penstock.commands.pipes import is_of_echo, silence_stdout
 from penstock.commands.suggestions import SuggestingGroup
 
 # name → (module, its command's name there, one line for the overview)
@@ -38,7 +39,7 @@ COMMANDS = {
     "request": ("request", "request", "Send a request and print its reply."),
     "reply": ("request", "reply", "Answer requests, with a text or a program."),
     "message": ("message", "command", "Show stored messages by id, key, time and offset."),
-    "status": ("status", "command", "Show processes, ports, memory, topics and lag of a running `up`."),
+    "status": ("status", "command", "Show processes, memory, topics and lag of a deployment or a running `up`."),
     "top": ("top", "command", "Show rates, processes and lag, live."),
     "rolling-restart": ("rolling_restart", "command", "Restart the processes of a running `up` one after the other."),
     "retention": ("retention", "command", "Show why old messages are kept, and accept a clock."),
@@ -69,6 +70,13 @@ class LazyGroup(SuggestingGroup):
             return None
         module, attribute, _ = COMMANDS[name]
         return getattr(import_module(f"penstock.commands.{module}"), attribute)
+
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[:1] == ["version"]:
+            raise click.UsageError("No such command 'version': use --version", context)
+        return super().resolve_command(context, args)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -108,7 +116,9 @@ def main() -> None:
 
 
 def describe(fault: BaseException) -> str:
-    text = " ".join(str(fault).split())
+    if isinstance(fault, OSError) and is_of_echo(fault):
+        return f"standard output: {fault.strerror}"
+    text = escaped(" ".join(str(fault).split()))
     return f"{text or type(fault).__name__} (PENSTOCK_DEBUG=1 shows more)"
 
 

@@ -20,6 +20,8 @@ from common.limited_log import LimitedLog
 CUT_OFF = (zk.ConnectionLoss, zk.SessionExpiredError, zk.ConnectionClosedError, zk.OperationTimeoutError)
 
 limited = LimitedLog(logging.getLogger("penstock.config"))
+# A command keeps no log: Python would print kazoo's lines before the one sentence that says what failed.
+logging.getLogger("kazoo").addHandler(logging.NullHandler())
 
 
 class ZooKeeperConnection:

@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from common.quoting import escaped
 from common.unpatched import original
 
 PLACE_LINES_MAX = 20
@@ -92,13 +93,6 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             event["trace"] = self.formatException(record.exc_info)
         return _json.dumps(event, ensure_ascii=False, default=str)
-
-
-def escaped(text: str) -> str:
-    """The text with control characters, line ends and invisible characters as escapes."""
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def utc(seconds: float) -> str:

@@ -7,6 +7,7 @@ import click
 
 from common.admin import audit as journal
 from common.config.store import KINDS
+from common.quoting import escaped
 from common.utc import utc_ms
 from penstock.commands.exits import USAGE, Command, CommandError
 from penstock.commands.instance import Instance, instance_options, open_config
@@ -64,7 +65,7 @@ def show(rows: list[dict[str, Any]]) -> None:
         click.echo(line)
         fields = each["changed"].replace(" ", NO_BREAK).replace(f",{NO_BREAK}", ", ")  # lines end behind a comma
         for part in wrap(fields, WIDTH - 4, break_long_words=False, break_on_hyphens=False):
-            click.echo(f"    {part.replace(NO_BREAK, ' ')}")
+            click.echo(f"    {escaped(part.replace(NO_BREAK, ' '))}")
 
 
 def row(record: dict[str, Any], *, whole: bool) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from common.config.errors import EntryNotFound, InvalidEntry, StoreUnavailable, 
 from common.contract import Code
 from common.errors import PenstockError
 from common.filter.errors import FilterError
+from common.quoting import escaped
 from penstock.commands.pipes import silence_stdout
 from penstock.commands.suggestions import SuggestingGroup, with_hint
 
@@ -72,7 +73,7 @@ class Command(click.Command):
 def _end(context: click.Context, error: Exception, code: int) -> None:
     if os.environ.get("PENSTOCK_DEBUG"):
         raise error
-    click.echo(f"{context.command_path}: {' '.join(str(error).split())}", err=True)
+    click.echo(f"{context.command_path}: {escaped(' '.join(str(error).split()))}", err=True)
     if isinstance(error, FilterError):
         click.echo(error.pointer(), err=True)
     context.exit(code)

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from common.quoting import escaped
 from common.utc import utc_ms
 from engine.errors import EngineError, LockedError
 from engine.log.offline.directory import Directory, NoLogError, opened
@@ -128,7 +129,7 @@ def line(row: dict[str, Any], columns: tuple[str, ...]) -> str:
     if "damage" in row:
         return f"DAMAGE file={row['file']} position={row['position']}: {row['bytes']} {row['damage']}"
     cells = {**row, "stored_at": utc_ms(row["stored_at_ms"])}
-    return "  ".join("-" if cells[name] is None else str(cells[name]) for name in columns)
+    return "  ".join("-" if cells[name] is None else escaped(str(cells[name])) for name in columns)
 
 
 @command.command("stats")

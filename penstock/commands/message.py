@@ -15,7 +15,7 @@ from penstock.commands.engines import joined
 from penstock.commands.exits import NOT_FOUND, CommandError, CommandGroup
 from penstock.commands.instance import Instance, instance_options
 from penstock.commands.message_lines import shown_body
-from penstock.commands.output import is_for_scripts, output_option, show_rows
+from penstock.commands.output import is_for_scripts, output_option, show_rows, tell
 from penstock.commands.tail import tail
 from penstock.commands.times import TimeType
 
@@ -114,11 +114,6 @@ def browse(instance: Instance, topic: str, queue: int, offset: int, limit: int, 
 
 
 message.add_command(tail)
-
-
-def tell(sentence: str) -> None:
-    """Print a sentence on stderr, apart from the output."""
-    click.echo(sentence, err=True)
 
 
 def show_messages(found: list[Stored], output: str) -> None:

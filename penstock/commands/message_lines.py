@@ -3,12 +3,14 @@
 import base64
 import json
 import re
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import click
 
 from common.contract import Delivery, Message, decode_struct
+from common.quoting import escaped
 from common.utc import utc_ms
 from engine.client.lookup import Stored
 
@@ -37,6 +39,9 @@ class ShownMessage(NamedTuple):
 
 
 Line = Callable[[ShownMessage], bytes]
+OF_SENDERS = frozenset("svkhig")
+"""Letters of a format whose values senders wrote."""
+KEPT_ON_TERMINALS = "\n\t"
 
 
 def of_delivery(delivery: Delivery) -> ShownMessage:
@@ -59,7 +64,7 @@ def shown_body(body: bytes) -> dict[str, str]:
 
 
 def as_table(shown: ShownMessage) -> bytes:
-    head = f"{shown.message.topic}/{shown.queue}@{shown.offset}\t{shown.message.key or '-'}\t"
+    head = f"{shown.message.topic}/{shown.queue}@{shown.offset}\t{escaped(shown.message.key or '-')}\t"
     return head.encode() + shown.body
 
 
@@ -131,6 +136,15 @@ def parse_format(text: str) -> Line:
     return lambda shown: b"".join(part(shown) for part in parts)
 
 
+def for_terminal(data: bytes) -> bytes:
+    """What a sender wrote, with control characters and bytes that are no UTF-8 as escapes."""
+    return escaped(data.decode("utf-8", "backslashreplace"), KEPT_ON_TERMINALS).encode()
+
+
+def is_on_terminal() -> bool:
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
 def _part(found: "re.Match[str]") -> Line:
     letter, code, escape = found.groups()
     if code is not None:
@@ -141,7 +155,8 @@ def _part(found: "re.Match[str]") -> Line:
         return _fixed(ESCAPES[escape])
     if letter not in FIELDS:
         raise ValueError(f"%{letter} means nothing: use one of {' '.join('%' + each for each in FIELDS)}")
-    return FIELDS[letter]
+    field = FIELDS[letter]
+    return (lambda shown: for_terminal(field(shown))) if letter in OF_SENDERS and is_on_terminal() else field
 
 
 def _fixed(text: bytes) -> Line:
@@ -149,10 +164,12 @@ def _fixed(text: bytes) -> Line:
 
 
 def line_of(output: str, chosen: Line | None) -> Line:
-    """What prints a message: by --format, else by -o, then with a line end."""
+    """What prints a message: by --format, else by -o, then with a line end. Bodies reach a terminal with escapes."""
     if chosen is not None:
         return chosen
     plain = LINES[output]
+    if is_on_terminal():
+        return lambda shown: for_terminal(plain(shown)) + b"\n"
     return lambda shown: plain(shown) + b"\n"
 
 

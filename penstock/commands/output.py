@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from common.quoting import escaped
+
 Row = dict[str, Any]
 
 
@@ -57,7 +59,7 @@ def show_one(row: Row, output: str) -> None:
         return
     width = max(map(len, row), default=0)
     for name, value in row.items():
-        click.echo(f"{name:<{width}}  {cell(value)}")
+        click.echo(f"{escaped(name):<{width}}  {cell(value)}")
 
 
 def show_value(value: Any, output: str) -> None:
@@ -68,8 +70,14 @@ def show_value(value: Any, output: str) -> None:
         return
     import yaml  # only for those who ask for it
 
-    # From JSON: tuples are lists there.
-    click.echo(yaml.safe_dump(json.loads(plain), sort_keys=False, allow_unicode=True, width=120), nl=False)
+    # From JSON: tuples are lists there. Invisible characters, such as those that turn the direction of writing, as escapes.
+    is_printable = json.dumps(value, ensure_ascii=False).isprintable()
+    click.echo(yaml.safe_dump(json.loads(plain), sort_keys=False, allow_unicode=is_printable, width=120), nl=False)
+
+
+def tell(sentence: str) -> None:
+    """Print a sentence on stderr, apart from the output."""
+    click.echo(escaped(sentence), err=True)
 
 
 def table(rows: Iterable[Row], columns: Sequence[str]) -> list[str]:
@@ -80,13 +88,16 @@ def table(rows: Iterable[Row], columns: Sequence[str]) -> list[str]:
 
 
 def cell(value: Any) -> str:
-    """A value as people read it: `yes`, `-` for nothing, lists and the fields of an object separated by commas."""
+    """A value as people read it: `yes`, `-` for nothing, lists and the fields of an object separated by commas.
+
+    Senders write keys, ids, tags and reasons, so control characters are shown as escapes.
+    """
     if value is None or value in ([], (), {}, ""):
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, dict):
-        return ", ".join(f"{name} {cell(each)}" for name, each in value.items())
+        return ", ".join(f"{escaped(str(name))} {cell(each)}" for name, each in value.items())
     if isinstance(value, list | tuple):
         return ", ".join(map(cell, value))
-    return str(value)
+    return escaped(str(value))

@@ -1,12 +1,11 @@
 """`penstock pull`: pull messages to the shell."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import click
 
-from common.contract import Ack, Delivery, PullRequest, PullResponse
+from common.contract import Ack, Delivery, PullRequest, PullResponse, Verdict
 from common.proxy_link import ProxyLink
 from penstock.commands import completing
 from penstock.commands.exits import Command, CommandError, code_for_contract
@@ -14,6 +13,7 @@ from penstock.commands.identity import Identity, choose, identity_options
 from penstock.commands.instance import Instance, instance_options
 from penstock.commands.interrupts import noted_interrupts
 from penstock.commands.message_lines import Line, line_of, of_delivery, output_options
+from penstock.commands.pipes import OutputFault, check_stdout, write_out
 from penstock.commands.times import DurationType
 
 PULL_MAX = 500
@@ -81,6 +81,7 @@ def pull(
     penstock pull orders --group readers --format '%o %k %s'
     penstock pull orders --group peek --max 10 --no-ack
     """
+    check_stdout()
     identity = choose(instance, app, key_id, secret_file)
     with ProxyLink("pull", instance.address("consumer_proxy"), instance.tls_ca) as link:
         puller = Puller(link, identity, group, [*topics, *words] or None, ack)
@@ -97,7 +98,8 @@ def pull(
 class Puller:
     """Pulls and prints.
 
-    Printed and flushed messages are acknowledged with the next pull; a last, empty pull does the rest.
+    Printed and flushed messages are acknowledged with the next pull; a last, empty pull does the rest. What cannot be
+    printed is released, so that it is redelivered at once.
     """
 
     def __init__(self, link: ProxyLink, identity: Identity, group: str, topics: list[str] | None, ack: bool):
@@ -106,14 +108,17 @@ class Puller:
         self._group = group
         self._topics = topics
         self._ack = ack
-        self._printed: list[bytes] = []
+        self._acks: list[Ack] = []
         self._unserved: dict[str, str] = {}  # topics of the last pull that give nothing, with the reason
 
     def run(
         self, count_max: int | None, wait_ms: int, follow: bool, line: Line,
         is_interrupted: Callable[[], bool] = lambda: False,
     ) -> None:  # fmt: skip
-        """Pull until there is no more, or `is_interrupted()`. Acknowledges what was printed also when it raises."""
+        """Pull until there is no more, or `is_interrupted()`. Acknowledges what was printed also when it raises.
+
+        Raises OutputFault, and BrokenPipeError for a reader that has gone.
+        """
         left = count_max
         try:
             while (left is None or left > 0) and not is_interrupted():
@@ -126,16 +131,15 @@ class Puller:
                     break
                 wait_ms = wait_ms if follow else 0
         finally:
-            if self._printed:
+            if self._acks:
                 self._pull(0, 0)
 
     def _pull(self, count: int, wait_ms: int) -> PullResponse:
-        acks = [Ack(receipt) for receipt in self._printed]
+        acks, self._acks = self._acks, []  # they are not acknowledged a second time, even if this call fails
         request = PullRequest(
             self._identity.credential(), self._group, self._topics, count, PULL_BYTES_MAX, wait_ms, acks
         )
         hello = PullRequest(self._identity.credential(), self._group, self._topics, 0)
-        self._printed = []  # they are not acknowledged a second time, even if this call fails
         response = self._link.call(request, wait_ms / 1000 + 5.0, empty=hello)
         if response.code >= 100:
             raise CommandError(response.error or f"code {response.code}", code_for_contract(response.code))
@@ -156,11 +160,14 @@ class Puller:
             click.echo(f"topic {topic} is served again", err=True)
 
     def _print(self, deliveries: list[Delivery], line: Line) -> None:
-        for delivery in deliveries:
-            sys.stdout.buffer.write(line(of_delivery(delivery)))
-        sys.stdout.buffer.flush()
+        try:
+            for delivery in deliveries:
+                write_out(line(of_delivery(delivery)), is_last=delivery is deliveries[-1])
+        except (OutputFault, BrokenPipeError):
+            self._acks = [Ack(delivery.receipt, Verdict.RELEASE) for delivery in deliveries]
+            raise
         if self._ack:
-            self._printed = [delivery.receipt for delivery in deliveries]
+            self._acks = [Ack(delivery.receipt) for delivery in deliveries]
 
 
 command = pull

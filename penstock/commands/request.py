@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +15,9 @@ from penstock.commands.exits import UNAVAILABLE, Command, CommandError, code_for
 from penstock.commands.identity import Identity, choose, identity_options
 from penstock.commands.instance import Instance, instance_options
 from penstock.commands.interrupts import noted_interrupts
-from penstock.commands.message_lines import shown_body
+from penstock.commands.message_lines import for_terminal, is_on_terminal, shown_body
+from penstock.commands.output import tell
+from penstock.commands.pipes import check_stdout, write_out
 from penstock.commands.send import STORED, parse_properties
 from penstock.commands.send_source import one_body
 from penstock.commands.times import DurationType
@@ -62,6 +63,7 @@ def request(
     \b
     penstock request prices 'boots, brown' --wait 2s
     """
+    check_stdout()
     message = Message(
         topic=topic, body=one_body([body] if body is not None else [], empty), key=key,
         properties=parse_properties(properties) or None,
@@ -75,11 +77,10 @@ def request(
     if result.reply is None:
         raise CommandError("no reply came", UNAVAILABLE)
     answer = result.reply.body or b""
-    line = answer if output == "body" else json.dumps(
+    line = (for_terminal(answer) if is_on_terminal() else answer) if output == "body" else json.dumps(
         {"id": result.id, "key": result.reply.key, "properties": result.reply.properties or {}, **shown_body(answer)}
     ).encode()  # fmt: skip
-    sys.stdout.buffer.write(line + b"\n")
-    sys.stdout.buffer.flush()
+    write_out(line + b"\n")
 
 
 def _send(link: ProxyLink, identity: Identity, message: Message, timeout_ms: int, reply_wait_ms: int = 0) -> SendResult:
@@ -109,8 +110,9 @@ def reply(
     """Answer the requests of TOPIC, one at a time, until Ctrl-C: with a text, or with what a program prints.
 
     The program gets the request's body on stdin, and PENSTOCK_TOPIC, PENSTOCK_KEY, PENSTOCK_ID and PENSTOCK_ATTEMPT in
-    its environment. When it fails or takes too long, nothing is answered and the request is redelivered later, by the
-    group's retries. Messages that expect no reply are acknowledged and told on stderr.
+    its environment; a value that no environment can hold is left out. When it fails or takes too long, nothing is answered
+    and the request is redelivered later, by the group's retries. Messages that expect no reply are acknowledged and told
+    on stderr.
 
     \b
     penstock reply prices -g quoting --body '42 EUR'
@@ -148,7 +150,7 @@ class Runner:
     def __call__(self, delivery: Delivery) -> bytes | None:
         message = delivery.message
         told = {"TOPIC": message.topic, "KEY": message.key or "", "ID": delivery.id, "ATTEMPT": str(delivery.attempt)}
-        environment = {**os.environ, **{f"PENSTOCK_{name}": value for name, value in told.items()}}
+        environment = {**os.environ, **{f"PENSTOCK_{name}": value for name, value in told.items() if "\0" not in value}}
         try:
             done = subprocess.run(
                 self._program, input=message.body or b"", stdout=subprocess.PIPE, env=environment,
@@ -157,10 +159,10 @@ class Runner:
         except OSError as error:
             raise CommandError(f"{self._program[0]}: cannot be run: {error.strerror}") from error
         except subprocess.TimeoutExpired:
-            click.echo(f"request {delivery.id}: {self._program[0]} took more than {self._timeout_s:g} s", err=True)
+            tell(f"request {delivery.id}: {self._program[0]} took more than {self._timeout_s:g} s")
             return None
         if done.returncode:
-            click.echo(f"request {delivery.id}: {self._program[0]} ended with code {done.returncode}", err=True)
+            tell(f"request {delivery.id}: {self._program[0]} ended with code {done.returncode}")
             return None
         return done.stdout
 
@@ -181,7 +183,7 @@ class Answering:
         for delivery in deliveries:
             self._acks = [Ack(delivery.receipt, Verdict.RETRY)]  # unless it is handled
             if delivery.reply_token is None:
-                click.echo(f"message {delivery.id}: expects no reply: acknowledged", err=True)
+                tell(f"message {delivery.id}: expects no reply: acknowledged")
                 self._acks = [Ack(delivery.receipt)]
                 return False
             body = answer(delivery)
@@ -195,7 +197,7 @@ class Answering:
         made = Message(topic=delivery.message.topic, body=body, reply_to=delivery.reply_token)
         result = _send(self._sends, self._identity, made, WAIT_MS)
         if result.code >= STORED:
-            click.echo(f"request {delivery.id}: its reply is refused: {result.error or result.code}", err=True)
+            tell(f"request {delivery.id}: its reply is refused: {result.error or result.code}")
         return result.code < STORED
 
     def finish(self) -> None:

@@ -1,6 +1,5 @@
 """`penstock message tail`: the newest messages of a topic, and those that come. No group is needed, and none moves."""
 
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +21,7 @@ from penstock.commands.exits import USAGE, Command, CommandError
 from penstock.commands.instance import Instance, administration, instance_options
 from penstock.commands.interrupts import noted_interrupts
 from penstock.commands.message_lines import Line, line_of, of_stored, output_options
-from penstock.commands.pipes import silence_stdout
+from penstock.commands.pipes import silence_stdout, write_out
 from penstock.commands.times import TimeType
 
 LAST = 10
@@ -95,9 +94,7 @@ def _print(messages: Iterable[Stored], line: Line, left: int | None) -> int | No
 def _write(text: bytes) -> bool:
     """Whether standard output still has a reader. An empty text writes out what is buffered."""
     try:
-        sys.stdout.buffer.write(text)
-        if not text:
-            sys.stdout.buffer.flush()
+        write_out(text, is_last=not text)
     except BrokenPipeError:
         silence_stdout()
         return False

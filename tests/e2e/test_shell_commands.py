@@ -226,20 +226,28 @@ def test_a_topic_that_nobody_has_sent_to_is_purged_and_one_that_is_not_there_is_
     assert b"no such topic" in run("topic", "purge", "nowhere", code=3).stderr
 
 
-def at_a_terminal(up, answer, *arguments):
-    """Run a command on a terminal and type an answer; returns its exit code and what was shown."""
+def at_a_terminal(up, answer, *arguments, meanwhile=None):
+    """Run a command on a terminal and type an answer; returns its exit code and what was shown.
+
+    Args:
+        meanwhile: called between the question and the answer.
+    """
     leader, follower = pty.openpty()
     environment = {**os.environ, "PENSTOCK_DATA": str(up.data)}
     process = subprocess.Popen(
         [*PENSTOCK, *arguments], stdin=follower, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
     )
     os.close(follower)
+    asked = b""
     try:
+        if meanwhile is not None:
+            asked = os.read(process.stdout.fileno(), 65536)
+            meanwhile()
         os.write(leader, answer)
         shown, _ = process.communicate(timeout=60)
     finally:
         os.close(leader)
-    return process.returncode, shown.decode()
+    return process.returncode, (asked + shown).decode()
 
 
 def test_a_person_at_a_terminal_is_asked_before_something_is_taken_away_and_told_how_much(up, run, topic):
@@ -260,3 +268,80 @@ def test_a_person_at_a_terminal_is_asked_before_something_is_taken_away_and_told
     assert code == 0 and "skips" not in shown
     code, shown = at_a_terminal(up, b"y\n", "topic", "delete", topic)
     assert code == 0 and "deleted" in shown
+
+
+def test_a_reset_moves_to_the_offset_that_was_shown_whatever_came_before_the_answer(up, run, topic):
+    run("send", topic, "1", "--key", "k")
+    run("pull", topic, "--group", topic)
+    run("send", topic, "2", "--key", "k")
+    latest = ("group", "reset", topic, "--topic", topic, "--to", "latest")
+    code, shown = at_a_terminal(up, b"y\n", *latest, meanwhile=lambda: run("send", topic, "3", "--key", "k"))
+    assert code == 0 and "skips 1 messages" in shown
+    assert run("pull", topic, "--group", topic).stdout == b"3\n"
+
+
+ORDERS_OF_A_TERMINAL = "\x1b]0;owned\x07\x1b[2J\u202egpj.exe\x9b2J"
+
+
+def on_a_screen(up, *arguments):
+    """All that a command writes to a terminal, on both of its outputs."""
+    leader, follower = pty.openpty()
+    environment = {**os.environ, "PENSTOCK_DATA": str(up.data)}
+    process = subprocess.Popen(
+        [*PENSTOCK, *arguments], stdin=follower, stdout=follower, stderr=follower, env=environment
+    )
+    os.close(follower)
+    shown = b""
+    try:
+        while chunk := os.read(leader, 65536):
+            shown += chunk
+    except OSError:  # the last writer has closed it
+        pass
+    finally:
+        os.close(leader)
+    assert process.wait(60) == 0, shown
+    return shown.decode()
+
+
+def test_what_a_sender_wrote_does_not_command_an_operators_terminal(up, run, topic):
+    evil = ORDERS_OF_A_TERMINAL
+    run("group", "create", topic, "--topic", topic, "--attempts-max", "1")
+    send = ("send", topic, evil, "--key", evil, "--property", f"p={evil}")
+    run(*send)
+    run(*send, "--id", evil, "--delay", "1h")
+    shown = [
+        on_a_screen(up, *command)
+        for command in (
+            ("message", "tail", topic),
+            ("message", "tail", topic, "--format", "%k %h %i %s"),
+            ("message", "tail", topic, "-o", "table"),
+            ("message", "find", "--topic", topic, "--from", "1h", "-o", "wide"),
+            ("message", "find", "--topic", topic, "--from", "1h", "-o", "yaml"),
+            ("timer", "list", "--topic", topic, "-o", "wide"),
+            ("pull", topic, "--group", topic),
+        )
+    ]
+    for text in shown:
+        assert "exe" in text, "the text itself is shown"
+        assert not {"\x1b", "\x07", "\u202e", "\x9b"} & set(text), text
+    assert run("pull", topic, "--group", "piped").stdout == evil.encode() + b"\n", "a pipe has the bytes"
+
+
+def test_a_pull_that_cannot_print_takes_no_message_or_gives_it_back(up, run, topic):
+    run("send", topic, "kept")
+    command = [*PENSTOCK, "pull", topic, "--group", topic]
+    environment = {**os.environ, "PENSTOCK_DATA": str(up.data)}
+    for redirected, said in ((">&-", "standard output is closed"), (">/dev/full", "standard output: No space left")):
+        shell = ["sh", "-c", f'"$@" {redirected}', "sh", *command]
+        done = subprocess.run(shell, stderr=subprocess.PIPE, env=environment, timeout=60)
+        assert done.returncode == 1 and said in done.stderr.decode() and b"Traceback" not in done.stderr
+        assert done.stderr.count(b"\n") == 1
+    got = json.loads(run("pull", topic, "--group", topic, "-o", "json").stdout)
+    assert (got["body"], got["attempt"]) == ("kept", 1)
+
+
+def test_a_list_that_cannot_be_printed_names_standard_output(up):
+    with open("/dev/full", "wb") as full:
+        environment = {**os.environ, "PENSTOCK_DATA": str(up.data)}
+        done = subprocess.run([*PENSTOCK, "topic", "list"], stdout=full, stderr=subprocess.PIPE, env=environment)
+    assert (done.returncode, done.stderr) == (1, b"penstock: standard output: No space left on device\n")
