@@ -47,7 +47,7 @@ cdef class Dispatcher(RecordReader):
     cdef readonly object shared
     cdef object budget
     # Of the pull in progress; meaningless between two calls of fill().
-    cdef int64_t messages_left, bytes_left, first_bytes_max, invisible_ms
+    cdef int64_t wanted, messages_left, bytes_left, first_bytes_max, invisible_ms
     cdef bint is_short
     cdef dict too_large           # cursor -> (next offset, size): a first message that did not fit lately
     cdef Receipts receipts
@@ -67,6 +67,7 @@ cdef class Dispatcher(RecordReader):
         if not ring:
             return
         self.now_ms = now_ms
+        self.wanted = pull.messages_left
         self.messages_left, self.bytes_left, self.invisible_ms = pull.messages_left, pull.bytes_left, pull.invisible_ms
         self.first_bytes_max, self.is_short = pull.first_bytes_max, False
         self.group, self.receipts, self.out = group, group.receipts, pull.pieces
@@ -94,12 +95,15 @@ cdef class Dispatcher(RecordReader):
 
     cdef int turn(self, ring) except -1:
         cdef QueueCursor cursor
+        cdef int64_t given
         move_to_end = ring.move_to_end
         while ring and self.messages_left > 0 and self.bytes_left > 0:
             cursor = next(iter(ring))
             cursor.credit = min(cursor.credit + self.quantum_bytes, self.quantum_bytes)
+            given = self.delivered
             if cursor.credit <= 0 or self.try_queue(cursor):
-                move_to_end(cursor)
+                if self.messages_left > 0 or self.delivered > given:
+                    move_to_end(cursor)
             else:
                 del ring[cursor]
                 cursor.credit = 0
@@ -138,6 +142,8 @@ cdef class Dispatcher(RecordReader):
                 self.see(cursor)
                 seen = True
                 continue
+            if first != cursor.next_offset and not self.bound_again(cursor, first, &end):
+                break
             start = PyList_GET_SIZE(self.out)
             if self.first_bytes_max <= SMALL and not start and self.is_too_large(cursor, first):
                 self.is_short = True
@@ -165,6 +171,15 @@ cdef class Dispatcher(RecordReader):
             self.delivered_bytes += size
             if given_end < end:
                 break  # the turn's bytes are used up; continuing would make one lease per message
+        return True
+
+    cdef bint bound_again(self, QueueCursor cursor, int64_t first, int64_t* end) except -1:
+        """Shorten first..end, which failed before, to what may join the pull; False: the pull ends here."""
+        cdef int64_t room = cursor.pull_max_at(first, self.wanted) - self.delivered
+        if room <= 0:
+            self.messages_left = 0
+            return False
+        end[0] = min(end[0], first + room)
         return True
 
     cdef bint is_too_large(self, QueueCursor cursor, int64_t first) except -1:
@@ -202,6 +217,8 @@ cdef class Dispatcher(RecordReader):
                 seen = True
                 continue
             fresh = first == cursor.next_offset
+            if not fresh and not self.bound_again(cursor, first, &end):
+                break
             if fresh:
                 begin, end = self.shared.narrow(cursor, first, end)
                 self.leave_out(cursor, first, begin)
@@ -352,6 +369,7 @@ cdef class Dispatcher(RecordReader):
         self.delivered += count
         if attempt > 1:
             self.redelivered += count
+            self.messages_left = min(self.messages_left, cursor.pull_max(attempt, self.wanted) - self.delivered)
         return 0
 
     cdef int rest(self, QueueCursor cursor) except -1:

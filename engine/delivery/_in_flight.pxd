@@ -20,5 +20,8 @@ cdef class InFlightRanges(RangeArray):
     cdef int restore(self, stored, int64_t due_ms) except -1
     cdef bint is_certain(self, int64_t first, int64_t end, uint64_t lease) noexcept
 
+    cdef inline uint32_t attempt_at(self, int64_t first) noexcept:
+        return self.slots[self.start + self.before(first)].attempt
+
     cdef inline int64_t first_offset(self, int64_t otherwise) noexcept:
         return self.slots[self.start].first if self.count else otherwise

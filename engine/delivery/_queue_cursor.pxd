@@ -40,7 +40,7 @@ cdef class QueueCursor:
     cdef object new_key_order
     cdef public bint is_sorted
     cdef public int64_t sorted_until
-    cdef uint32_t stop_at
+    cdef uint32_t alone_at, stop_at
 
     @cython.locals(offset=int64_t)
     cpdef see(self, int64_t first_offset, int64_t end_offset)
@@ -48,6 +48,8 @@ cdef class QueueCursor:
     @cython.locals(planned=(int64_t, int64_t), room=int64_t, end=int64_t)
     cdef (int64_t, int64_t) plan(self, int64_t messages_max) except *
 
+    cdef int64_t pull_max(self, uint32_t attempt, int64_t wanted) except? -1
+    cdef inline int64_t pull_max_at(self, int64_t first, int64_t wanted) except? -1
     cdef inline int64_t first_early(self) except? -1
     cdef uint32_t lease(self, int64_t first, int64_t end, uint64_t lease, int64_t due_ms) except? 0
     cdef int leave_out(self, int64_t first, int64_t end, uint64_t lease) except -1

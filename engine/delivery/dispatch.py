@@ -57,16 +57,22 @@ class Dispatcher:
         self.shared = SharedFilters(settings.shared_filters_min)
         self._budget = FilterBudget(settings.filter_tests_max)
         self._too_large: dict[QueueCursor, tuple[int, int]] = {}
+        self._wanted = self._given = 0  # messages of the pull in progress
 
     def fill(self, pull: Pull, group: GroupView, now_ms: int) -> None:
         """Fill the pull from its subscription until it is full or nothing is left. The first message always fits."""
         ring = pull.subscription.ring
         quantum = self._settings.quantum_bytes
+        self._wanted, self._given = pull.messages_left, 0
         while ring and pull.messages_left > 0 and pull.bytes_left > 0:
             cursor = next(iter(ring))
             cursor.credit = min(cursor.credit + quantum, quantum)
+            given = self._given
             if cursor.credit <= 0 or self._try_queue(cursor, pull, group, now_ms):
-                ring.move_to_end(cursor)
+                if pull.messages_left > 0 or self._given > given:
+                    ring.move_to_end(
+                        cursor
+                    )  # else it has messages that may not join this pull: its turn is the next one
             else:
                 del ring[cursor]
                 cursor.credit = 0
@@ -97,6 +103,8 @@ class Dispatcher:
             if first == end:
                 self._rest(cursor)
                 return False
+            if first != cursor.next_offset and (end := self._bound_again(cursor, pull, first, end)) == first:
+                break
             if (known := self._too_large_at(cursor, pull, first)) is not None:
                 self._end_short(cursor, pull, first, known)
                 break
@@ -122,6 +130,14 @@ class Dispatcher:
             if given_end < end:
                 break  # the turn's bytes are used up; continuing would make one lease per message
         return True
+
+    def _bound_again(self, cursor: QueueCursor, pull: Pull, first: int, end: int) -> int:
+        """Return the end of what may join the pull of first..end, which failed before; `first`: the pull ends here."""
+        room = cursor.pull_max_at(first, self._wanted) - self._given
+        if room <= 0:
+            pull.messages_left = 0
+            return first
+        return min(end, first + room)
 
     def _too_large_at(self, cursor: QueueCursor, pull: Pull, first: int) -> int | None:
         """Size of the message at `first` when it is known not to fit. Pulls without room would read it again and again."""
@@ -155,6 +171,8 @@ class Dispatcher:
                 self._rest(cursor)
                 return False
             fresh = first == cursor.next_offset
+            if not fresh and (end := self._bound_again(cursor, pull, first, end)) == first:
+                break
             if fresh:
                 begin, end = self.shared.narrow(cursor, first, end)
                 self._leave_out(cursor, first, begin)
@@ -288,8 +306,10 @@ class Dispatcher:
         pull.piece_count += len(pieces)
         pull.messages_left -= count
         self._counts.deliveries += count
+        self._given += count
         if attempt > 1:
             self._counts.redeliveries += count
+            pull.messages_left = min(pull.messages_left, cursor.pull_max(attempt, self._wanted) - self._given)
 
     def _rest(self, cursor: QueueCursor) -> None:
         """Put the cursor to rest: new records wake it, or an acknowledgement that makes room."""

@@ -223,6 +223,10 @@ class InFlightRanges:
             at += 1
         return 0
 
+    def attempt_at(self, first: int) -> int:
+        """Attempts of the range that begins at `first`."""
+        return self.ranges[bisect_right(self.firsts, first) - 1].attempt
+
     def expire(self, now_ms: int) -> int | None:
         """Make due ranges ready; returns the next due time, None without one."""
         soonest = None

@@ -15,6 +15,8 @@ from engine.delivery.progress import DUE_STEP_BITS, Progress, StoredRange, encod
 from engine.delivery.settings import DeliverySettings
 
 OFFSET_MAX = (1 << 63) - 1
+AGAIN_MAX = 1_024
+"""Messages of which a pull takes a half at the second attempt, a quarter at the third."""
 NO_DUE_MS = -1
 
 
@@ -30,7 +32,7 @@ class QueueCursor:
     """
 
     __slots__ = (
-        "blocked", "by_key", "credit", "due_ms", "early", "early_firsts", "end_seen", "filter", "floor", "group", "in_flight",
+        "alone_at", "blocked", "by_key", "credit", "due_ms", "early", "early_firsts", "end_seen", "filter", "floor", "group", "in_flight",
         "in_flight_max", "is_dead_letters", "is_sorted", "key", "keys", "moves", "new_key_order", "next_offset", "one_range", "order",
         "queue", "ranges_max", "sorted_until", "stop_at", "subscriptions", "tick", "topic_hash", "topic_id", "topic_name",
         "waiting_max",
@@ -59,6 +61,7 @@ class QueueCursor:
         self.keys: KeyOrder | None = None  # with order by key
         self.moves: Any = None  # keys that move from other queues, see key_moves.py
         self.is_sorted, self.sorted_until = True, 0  # whether `keys` has all open messages, else those below an offset
+        self.alone_at = ATTEMPTS_ENDLESS  # attempt at which a pull takes one message: the last one
         self.stop_at = 0  # number of failed attempts at which a message stops the queue; 0: none
         self.next_offset = 0
         self.end_seen = 0  # the log's end offset at the last look; it only grows
@@ -119,6 +122,19 @@ class QueueCursor:
             self.next_offset = self.early.skip(self.next_offset)
             end = min(self.end_seen, self.next_offset + room, self.first_early())
         return self.next_offset, max(end, self.next_offset)
+
+    def pull_max(self, attempt: int, wanted: int) -> int:
+        """How many messages a pull may have that takes one for this attempt.
+
+        A message that ends its consumer fails all that were pulled with it: half as many each time, the last time alone.
+        """
+        if attempt <= 1:
+            return wanted
+        return 1 if attempt >= self.alone_at else max(1, min(wanted, AGAIN_MAX) >> min(attempt - 1, 31))
+
+    def pull_max_at(self, first: int, wanted: int) -> int:
+        """As pull_max(), for the next attempt of the range in flight that begins at `first`."""
+        return self.pull_max(self.in_flight.attempt_at(first) + 1, wanted)
 
     def first_early(self) -> int:
         """The lowest offset that was acknowledged early, OFFSET_MAX without one."""
@@ -210,6 +226,7 @@ class QueueCursor:
     def follow(self, policy: GroupPolicy) -> None:
         """Dispatch in the policy's order from now on. Dead letters have none."""
         order = NONE if self.is_dead_letters else policy.order
+        self.alone_at = ATTEMPTS_ENDLESS if self.is_dead_letters else policy.attempts_max
         self.stop_at = policy.attempts_max if order == KEY and policy.on_failure == STOP else 0
         if order == self.order:
             return

@@ -102,7 +102,7 @@ class Consumer(Client):
     def _pull(self, link: Link, verdicts: list[Verdict]) -> None:
         if link.closed:
             return
-        now_ms = self.world.now_ms
+        now_ms, wanted = self.world.now_ms, self.max_messages
         for each in verdicts:
             sent = (
                 self.history.sent[self.history.names.get(each.place, "")] if each.place in self.history.names else None
@@ -113,14 +113,21 @@ class Consumer(Client):
             self.group, list(self.topics.items()), max_messages=self.max_messages, wait_ms=self.wait_ms,
             invisible_ms=self.invisible_ms, acks=[each.ack for each in verdicts],
         )  # fmt: skip
-        link.ask(layout.PULL, request, lambda code, payload: self._on_answer(link, verdicts, now_ms, code, payload))
+        link.ask(
+            layout.PULL,
+            request,
+            lambda code, payload: self._on_answer(link, verdicts, now_ms, wanted, code, payload),
+        )
 
-    def _on_answer(self, link: Link, verdicts: list[Verdict], sent_ms: int, code: int, payload: bytes) -> None:
+    def _on_answer(
+        self, link: Link, verdicts: list[Verdict], sent_ms: int, wanted: int, code: int, payload: bytes
+    ) -> None:
         if code != layout.OK:
             # Refused as a whole: whether the acknowledgements count is unknown.
             self.world.after(self.random.randint(50, 500), lambda: self._pull(link, []))
             return
         codes, pieces = decode_answer(payload)
+        self._check_size(wanted, pieces)
         for each, ack_code in zip(verdicts, codes, strict=True):
             self.history.acknowledged(self.group, each.place, each.verdict, ack_code, each.lease, sent_ms)
         following = []
@@ -135,6 +142,13 @@ class Consumer(Client):
             if found is not None:
                 following.append(found)
         self.world.after(self.random.randint(0, self.work_ms), lambda: self._pull(link, following))
+
+    @staticmethod
+    def _check_size(wanted: int, pieces: list[AnswerPiece]) -> None:
+        """A message that failed comes with fewer others each time."""
+        attempt, total = max((piece.attempt for piece in pieces), default=1), sum(piece.count for piece in pieces)
+        if total > max(1, wanted >> (attempt - 1)):
+            raise Broken(f"attempt {attempt} of a message came in a pull with {total} of {wanted} messages")
 
     def _reply(self, link: Link, token: bytes, sent: Sent) -> None:
         link.ask(layout.REPLY, token + b"answer to " + sent.name.encode(), lambda code, payload: None)

@@ -159,6 +159,10 @@ _DELIVERY = (
         "attempt = self.ranges[at].attempt + 1\n", "attempt = self.ranges[at].attempt + 2\n",
     ),
     Mutant(
+        "failed messages are pulled in full numbers", "engine.delivery.queue_cursor",
+        "        if attempt <= 1:\n            return wanted\n", "        if attempt <= 100:\n            return wanted\n",
+    ),
+    Mutant(
         "messages of a key do not wait", "engine.delivery.key_order",
         "        if self._heads.setdefault(number, offset) == offset:\n",
         "        if self._heads.setdefault(number, offset) is not None:\n",

@@ -50,7 +50,8 @@ class GroupDefinition(Definition):
     attempts_max: int = setting(
         16,
         WholeNumber("deliveries", 1, 1_000),
-        "Move a message to the dead-letter queue after this many failed deliveries.",
+        "Move a message to the dead-letter queue after this many failed deliveries. A pull takes fewer messages with each "
+        "attempt, and a message alone at its last one; with 1 a batch fails as a whole.",
         is_stored_always=True,
     )
     retry: Retry = setting(

@@ -12,6 +12,7 @@ from common.dead_letters import dead_letter_topic, is_dead_letter_topic
 from common.names import is_name
 from common.retry import DelayList, Exponential
 from engine.delivery import dead_letter
+from engine.delivery.policy import KEY, NONE, QUEUE
 from engine.link.acknowledgement import EXTEND, REJECT, RETRY
 from engine.link.codes import INVALID, OK, STALE_RECEIPT
 from engine.log.format import pack_record, whole_records
@@ -101,7 +102,9 @@ def test_what_is_rejected_is_a_dead_letter_and_comes_to_nobody_again(world):
 
 def test_a_lease_that_runs_out_for_the_last_time_is_buried_by_the_engine_itself(world):
     world.store(world.orders, 2)
-    fail(world, 3)
+    fail(world, 2)
+    assert offsets([*world.give(invisible_ms=1_000), *world.give(invisible_ms=1_000)]) == [0, 1]
+    world.turn(1_020)
     assert world.give() == []
     found = origins(world)
     assert [(each["cause"], each["attempts"], each["offset"]) for each in found] == [
@@ -124,12 +127,67 @@ def test_a_retry_of_the_last_attempt_is_buried_at_once_with_its_reason(world):
 def test_a_last_attempt_can_still_be_acknowledged_or_extended(world):
     world.store(world.orders, 2)
     fail(world, 2)
-    (piece,) = world.give(invisible_ms=1_000)
-    assert world.pull(acks=[piece.ack(0, 1), piece.ack(1, 1, EXTEND, 10_000)], most=0)[0] == [OK, OK]
+    first, second = (world.give(invisible_ms=1_000)[0] for _ in range(2))
+    assert world.pull(acks=[first.ack(), second.ack(verdict=EXTEND, delay_ms=10_000)], most=0)[0] == [OK, OK]
     world.turn(9_000)
     assert origins(world) == []
     world.turn(1_020)
     assert [each["offset"] for each in origins(world)] == ["1"]
+
+
+@pytest.mark.parametrize("order", [NONE, KEY, QUEUE])
+@pytest.mark.parametrize(("attempts_max", "deaths"), [(2, 2), (3, 3), (16, 16)])
+def test_a_message_that_ends_its_consumer_takes_no_other_one_to_the_dead_letters(world, order, attempts_max, deaths):
+    world.policies.set(attempts_max=attempts_max, order=order)
+    world.store(world.orders, 100)
+    world.topic("orders", 2)
+    world.store(world.orders, 30, queue=1)
+    topics, handled, died, quiet = [("orders", 2)], [], 0, 0
+    while quiet < 3:
+        pieces = world.give(topics=topics, most=100, invisible_ms=1_000)
+        quiet = 0 if pieces else quiet + 1
+        given = [(piece.queue, offset) for piece in pieces for offset in piece.offsets]
+        if (0, 50) in given:
+            died += 1  # nothing of its pull is acknowledged
+        else:
+            world.pull(acks=[piece.ack() for piece in pieces], most=0)
+            handled += given
+        if not handled or not pieces:
+            world.turn(1_020)
+    assert [(each["queue"], each["offset"]) for each in origins(world)] == [("0", "50")]
+    assert (died, len(handled)) == (deaths, 129)
+
+
+def test_messages_that_failed_are_pulled_in_smaller_numbers_and_the_last_time_alone(world):
+    world.policies.set(attempts_max=5)
+    world.store(world.orders, 40)
+    sizes = []
+    for _ in range(5):
+        sizes.append(len(offsets(world.give(most=32, invisible_ms=1_000))))
+        world.turn(1_020)
+    assert sizes == [32, 16, 8, 4, 1]
+
+
+def test_a_pull_that_has_too_many_messages_ends_before_one_that_failed_which_is_first_in_the_next_pull(world):
+    world.topic("orders", 2)
+    topics = [("orders", 2)]
+    world.store(world.orders, 1, queue=1)
+    for _ in range(2):
+        assert offsets(world.give(topics=topics, invisible_ms=1_000)) == [0]
+        world.turn(1_020)
+    world.store(world.orders, 20)
+    failed = world.give(topics=topics)
+    while failed[0].queue == 0:  # the other queue's turn came first
+        assert {piece.queue for piece in failed} == {0}
+        failed = world.give(topics=topics)
+    assert [(piece.queue, piece.attempt, piece.count) for piece in failed] == [(1, 3, 1)]
+
+
+def test_a_pull_takes_as_many_new_messages_beside_failed_ones_as_failed_ones_alone(world):
+    world.store(world.orders, 3)
+    fail(world, 1)
+    world.store(world.orders, 40)
+    assert [(piece.attempt, piece.count) for piece in world.give(most=32)] == [(2, 3), (1, 13)]
 
 
 def test_receipts_of_a_buried_message_are_stale_until_it_is_done(world):

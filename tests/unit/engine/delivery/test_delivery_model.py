@@ -52,7 +52,11 @@ class DeliveryModel(RuleBasedStateMachine):
     @rule(target=leases, most=st.integers(1, 30))
     def pull(self, most):
         pieces = self.world.give(topics=[("orders", QUEUES)], most=most, invisible_ms=INVISIBLE_MS)
-        assert sum(piece.count for piece in pieces) <= (0 if self.paused else most)
+        total = sum(piece.count for piece in pieces)
+        assert total <= (0 if self.paused else most)
+        for piece in pieces:
+            if piece.attempt > 1:
+                assert total <= (1 if piece.attempt == ATTEMPTS_MAX else max(1, most >> (piece.attempt - 1)))
         for piece in pieces:
             for offset in piece.offsets:
                 self._given((piece.queue, offset), piece)
