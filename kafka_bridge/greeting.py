@@ -29,6 +29,7 @@ class BridgeGreeting:
 
     def __init__(self, key: bytes, epoch: str) -> None:
         self._key, self._epoch, self._greeting = key, epoch, b""
+        self._is_greeted = False
         self.is_done = False
 
     def answer(self, op: int, payload: bytes) -> bytes:
@@ -44,6 +45,9 @@ class BridgeGreeting:
         return engine_proof(self._key, greeting)
 
     def _greet(self, payload: bytes) -> bytes:
+        if self._is_greeted:
+            raise GreetingRefused(INVALID, "HELLO: a link has one HELLO and one AUTH")
+        self._is_greeted = True
         asked = _asked(payload)
         if asked.get("version") != VERSION:
             raise GreetingRefused(INVALID, f"HELLO: this Kafka bridge speaks link version {VERSION}")
@@ -70,7 +74,7 @@ class BridgeGreeting:
 def _asked(payload: bytes) -> dict[str, Any]:
     try:
         found = json.loads(payload)
-    except ValueError:
+    except (ValueError, RecursionError):  # RecursionError: some thousand brackets
         found = None
     if not isinstance(found, dict):
         raise GreetingRefused(INVALID, "HELLO: send a JSON object with version, role and nonce")

@@ -10,36 +10,34 @@ from collections.abc import Callable
 from queue import SimpleQueue
 
 from common.limited_log import LimitedLog
-from engine.link.codes import INVALID, OK
+from engine.link.codes import INVALID
 from engine.link.errors import PayloadError
-from engine.link.frame import FRAME_BYTES_MAX, FRAME_REST_SIZE, HEADER, HEADER_SIZE, STRANGER_BYTES_MAX, frame
-from kafka_bridge.greeting import BridgeGreeting, GreetingRefused
+from engine.link.frame import FRAME_BYTES_MAX, FRAME_REST_SIZE, HEADER, HEADER_SIZE, frame
 
 limited = LimitedLog(logging.getLogger("penstock.kafka_bridge"))
 READ_BYTES = 262_144
 ANSWERS_MAX = 256
 """Answers that one write takes together."""
-GREETING_S = 10.0
+ANSWER_BYTES_MAX = 64 << 20
+"""Answers that wait for a proxy to read them. Above it the link is closed: its proxy does not read."""
 
 Serve = Callable[["BridgeLink", int, int, bytes], None]
 """Serves (link, operation, request id, payload); answers now or later by `link.answer`. Raises PayloadError."""
 
 
 class BridgeLink:
-    """One accepted connection; both threads end with it.
+    """One connection whose other end has proved to know the key; both threads end with it.
 
     Args:
-        serve: called in the reading thread for each request of an authenticated link.
+        serve: called in the reading thread for each request.
         on_closed: called once, in either thread.
     """
 
-    def __init__(
-        self, sock: socket.socket, peer: str, greeting: BridgeGreeting, serve: Serve,
-        on_closed: Callable[["BridgeLink"], None],
-    ) -> None:  # fmt: skip
+    def __init__(self, sock: socket.socket, peer: str, serve: Serve, on_closed: Callable[["BridgeLink"], None]) -> None:
         self.peer = peer
-        self._sock, self._greeting, self._serve, self._on_closed = sock, greeting, serve, on_closed
+        self._sock, self._serve, self._on_closed = sock, serve, on_closed
         self._answers: SimpleQueue[bytes | None] = SimpleQueue()
+        self._waiting_bytes = 0
         self._closing = threading.Lock()
         self._is_closed = False
         threading.Thread(target=self._read, name=f"link {peer} in", daemon=True).start()
@@ -47,7 +45,16 @@ class BridgeLink:
 
     def answer(self, op: int, request_id: int, code: int, payload: bytes) -> None:
         """Queue an answer. May be called by any thread; without a connection it is dropped."""
-        self._answers.put(frame(op, request_id, payload, code))
+        data = frame(op, request_id, payload, code)
+        with self._closing:
+            if self._is_closed:
+                return
+            self._waiting_bytes += len(data)
+            is_full = self._waiting_bytes > max(ANSWER_BYTES_MAX, len(data))
+            if not is_full:
+                self._answers.put(data)
+        if is_full:
+            self.close(f"it does not read its answers: {ANSWER_BYTES_MAX:,} bytes wait")
 
     def close(self, reason: str) -> None:
         """Close the connection. What is in flight stays in flight: its answers are dropped."""
@@ -70,20 +77,12 @@ class BridgeLink:
 
     def _read(self) -> None:
         try:
-            self._sock.settimeout(GREETING_S)
             while True:
                 op, request_id, payload = self._read_frame()
-                if self._greeting.is_done:
-                    self._serve(self, op, request_id, payload)
-                else:
-                    self._greet(op, request_id, payload)
+                self._serve(self, op, request_id, payload)
         except PayloadError as error:
             limited.error("connection=%s: %s", self.peer, error)
             self.answer(op, request_id, INVALID, str(error).encode())
-            self.finish()
-        except GreetingRefused as refusal:
-            limited.warning("connection=%s: refused: %s", self.peer, refusal)
-            self.answer(op, request_id, refusal.code, str(refusal).encode())
             self.finish()
         except OSError as error:
             self.close(str(error))
@@ -91,15 +90,9 @@ class BridgeLink:
             limited.exception("connection=%s: closed after an internal error", self.peer)
             self.close("internal error")
 
-    def _greet(self, op: int, request_id: int, payload: bytes) -> None:
-        self.answer(op, request_id, OK, self._greeting.answer(op, payload))
-        if self._greeting.is_done:
-            self._sock.settimeout(None)
-
     def _read_frame(self) -> tuple[int, int, bytes]:
         size, op, _, _, request_id, _ = HEADER.unpack(self._receive(HEADER_SIZE))
-        limit = FRAME_BYTES_MAX if self._greeting.is_done else STRANGER_BYTES_MAX
-        if not FRAME_REST_SIZE <= size <= limit:
+        if not FRAME_REST_SIZE <= size <= FRAME_BYTES_MAX:
             raise OSError(f"not a link frame: it says {size} bytes")
         return op, request_id, self._receive(size - FRAME_REST_SIZE)
 
@@ -125,7 +118,10 @@ class BridgeLink:
                         self._answers.put(None)
                         break
                     parts.append(following)
-                self._sock.sendall(b"".join(parts))
+                data = b"".join(parts)
+                self._sock.sendall(data)
+                with self._closing:
+                    self._waiting_bytes -= len(data)
             self.close("done")
         except OSError as error:
             self.close(f"cannot write: {error}")

@@ -16,6 +16,7 @@ from kafka_bridge.clusters import Clusters
 from kafka_bridge.greeting import BridgeGreeting
 from kafka_bridge.link import BridgeLink
 from kafka_bridge.operations import Operations
+from kafka_bridge.strangers import Strangers
 
 limited = LimitedLog(logging.getLogger("penstock.kafka_bridge"))
 LINKS_MAX = 1_000
@@ -32,18 +33,23 @@ class BridgeServer:
     """
 
     def __init__(self, address: Address, key: bytes, clusters: Clusters) -> None:
-        self._key, self._operations = key, Operations(clusters)
+        self._operations = Operations(clusters)
         self.epoch = secrets.token_hex(16)
         self._links: set[BridgeLink] = set()
         self._changing = threading.Lock()
-        self._listener = listening(address)
-        self.port = 0 if address.host.startswith("/") else int(self._listener.getsockname()[1])
-        threading.Thread(target=self._accept, name="accept", daemon=True).start()
+        listener = listening(address)
+        self.port = 0 if address.host.startswith("/") else int(listener.getsockname()[1])
+        self._strangers = Strangers(listener, lambda: BridgeGreeting(key, self.epoch), self._open)
 
     @property
     def links(self) -> int:
-        """Open links."""
+        """Open links, whose other ends have proved to know the key."""
         return len(self._links)
+
+    @property
+    def strangers(self) -> int:
+        """Connections without that proof."""
+        return len(self._strangers)
 
     @property
     def operations(self) -> Operations:
@@ -52,9 +58,7 @@ class BridgeServer:
     def stop_accepting(self) -> None:
         """Refuse new links, and answer further requests of the open ones with SHUTTING_DOWN."""
         self._operations.is_stopping = True
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
-        self._listener.close()
+        self._strangers.stop()
 
     def stop(self) -> None:
         """Close every link once its answers have left."""
@@ -63,24 +67,15 @@ class BridgeServer:
         for each in links:
             each.finish()
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                sock, place = self._listener.accept()
-            except OSError:
-                return  # the listener was closed
-            if len(self._links) >= LINKS_MAX:
-                limited.warning("connection=%s: refused: there are %d links", place, LINKS_MAX)
-                sock.close()
-                continue
-            if sock.family != socket.AF_UNIX:
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            with self._changing:
-                self._links.add(
-                    BridgeLink(
-                        sock, f"{place or 'local'}", BridgeGreeting(self._key, self.epoch), self._serve, self._forget
-                    )
-                )
+    def _open(self, sock: socket.socket, peer: str) -> None:
+        """Begin the link of a proxy that has proved to know the key."""
+        with self._changing:
+            is_full = len(self._links) >= LINKS_MAX
+            if not is_full:
+                self._links.add(BridgeLink(sock, peer, self._serve, self._forget))
+        if is_full:
+            limited.warning("connection=%s: refused: there are %d links", peer, LINKS_MAX)
+            sock.close()
 
     def _forget(self, link: BridgeLink) -> None:
         with self._changing:
