@@ -29,7 +29,7 @@ from common.ops.stop import catch_stop
 from engine.client.blocking import LeadingLink
 from engine.link.proof import KAFKA_BRIDGE_ROLE
 from kafka_bridge.clusters import Clusters
-from kafka_bridge.connecting import driver_of
+from kafka_bridge.connecting import Connections, connection_of, driver_of
 from kafka_bridge.copy_in.copier import CopyTools
 from kafka_bridge.copy_in.engine_queues import Groups
 from kafka_bridge.copy_in.metrics import CopyInMetrics
@@ -55,11 +55,12 @@ def run(options: argparse.Namespace) -> None:
     store = open_store(options.config)
     key = Path(options.cluster_key).read_bytes()
     view = ConfigView(store, options.snapshot, process=process_name("kafka_bridge", *options.ops))
-    clusters = Clusters(view)
+    connections = partial(connection_of, rooms=options.kafka_files)
+    clusters = Clusters(view, connections=connections)
     server = BridgeServer(options.listen, key, clusters)
-    tools = copy_tools(options, store, view, key)
+    tools = copy_tools(options, store, view, key, connections)
     copies = all_copies(view, tools)
-    out_copies = OutCopies(view, store, CopierMaker(view, tools.groups, tools.connect).make)
+    out_copies = OutCopies(view, store, CopierMaker(view, tools.groups, tools.connect, connections).make)
     registry = CollectorRegistry()
     of_copies = CopyInMetrics(copies), CopyOutMetrics(out_copies), SharedReadMetrics(copies)
     for each in (ConfigMetrics(lambda: view), BridgeMetrics(server, clusters), *of_copies):
@@ -90,7 +91,9 @@ def run(options: argparse.Namespace) -> None:
     log.info("listen=%s: stopped", options.listen)
 
 
-def copy_tools(options: argparse.Namespace, store: ConfigStore, view: ConfigView, key: bytes) -> CopyTools:
+def copy_tools(
+    options: argparse.Namespace, store: ConfigStore, view: ConfigView, key: bytes, connections: Connections
+) -> CopyTools:
     """The parts that copiers share: links to the engine of --engine, or to the broker groups of the configuration."""
     clock = SystemClock()
     records = EngineRecords(store, clock)
@@ -104,7 +107,7 @@ def copy_tools(options: argparse.Namespace, store: ConfigStore, view: ConfigView
         group = None if options.engine else name
         return LeadingLink(addresses, key, KAFKA_BRIDGE_ROLE, partial(records.admits, group))
 
-    return CopyTools(store, clock, groups, connect, driver_of)
+    return CopyTools(store, clock, groups, connect, driver_of, connections)
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
@@ -17,13 +18,14 @@ from common.clock import SystemClock
 from common.config.definitions import KafkaClusterDefinition
 from common.contract import Code
 from common.kafka.base import KafkaDriver, KafkaProducer, ProducerOptions
-from common.kafka.errors import ClusterUnreachable, KafkaFault, KafkaRefusal, LoginRefused
+from common.kafka.errors import KafkaFault, KafkaRefusal, LoginRefused
 from common.kafka.records import ProduceResults
 from common.limited_log import LimitedLog
-from kafka_bridge.connecting import connection_of, driver_of
+from kafka_bridge.connecting import Connections, FollowedConnection, connection_of, driver_of
 from kafka_bridge.native import OutgoingBatch
 
-limited = LimitedLog(logging.getLogger("penstock.kafka_bridge"))
+log = logging.getLogger("penstock.kafka_bridge")
+limited = LimitedLog(log)
 BACKOFF_S, LOGIN_BACKOFF_S = 1.0, 5.0
 """Pauses between two tries to open the producer; the second one after a refused login."""
 LOOK_S = 1.0
@@ -58,23 +60,28 @@ class ClusterClient:
 
     Args:
         drivers: by definition; tests pass their own.
+        connections: reads the files of the cluster.
     Attributes:
         fault: why there is no producer now; empty: there is one, or the first try goes on.
         counts: messages answered, by code.
     """
 
-    def __init__(self, cluster: KafkaClusterDefinition, drivers: Drivers = driver_of) -> None:
-        self.name, self._drivers = cluster.name, drivers
+    def __init__(
+        self, cluster: KafkaClusterDefinition, drivers: Drivers = driver_of, connections: Connections = connection_of
+    ) -> None:
+        self.name, self._drivers, self._connections = cluster.name, drivers, connections
         self.fault, self.counts = "", Counter[int]()
         self.waiting_bytes = self.in_flight = 0
         self._wanted: KafkaClusterDefinition | None = cluster
         self._producer: KafkaProducer | None = None
+        self._followed: FollowedConnection | None = None
+        self._handing = threading.Lock()
         self._changed = threading.Condition()
         self._missing: dict[str, tuple[float, KafkaFault]] = {}
         self._requests: SimpleQueue[WaitingRequest | None] = SimpleQueue()
         self._work: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._turn, self._is_closed = 0, False
-        self._is_doubted, self._probe_after_s = False, 0.0
+        self._is_doubted, self._probe_after_s, self._exchange_after_s = False, 0.0, 0.0
         self._keeper = threading.Thread(target=self._keep, name=f"kafka {self.name} keeper", daemon=True)
         self._sender = threading.Thread(target=self._send, name=f"kafka {self.name} sender", daemon=True)
         self._keeper.start()
@@ -128,10 +135,8 @@ class ClusterClient:
 
     def _keep(self) -> None:
         while not self._is_closed:
-            if (producer := self._producer) is not None and (
-                fatal := producer.fatal_fault or self._refused_login(producer)
-            ):
-                self._replace(producer, fatal)
+            if (producer := self._producer) is not None:
+                self._look(producer)
             pause_s = LOOK_S if self._producer is not None else self._open()
             try:
                 work = self._work.get(timeout=pause_s)
@@ -142,6 +147,15 @@ class ClusterClient:
             except Exception:
                 limited.exception("kafka=%s: internal error", self.name)
 
+    def _look(self, producer: KafkaProducer) -> None:
+        try:
+            if self._follow_files(producer):
+                return
+        except Exception:
+            limited.exception("kafka=%s: internal error while its files were followed", self.name)
+        if fatal := producer.fatal_fault or self._refused_login(producer):
+            self._replace(producer, fatal)
+
     def _refused_login(self, producer: KafkaProducer) -> str:
         """Why the cluster refuses the login of a producer that gets no results; empty: it does not, or is away."""
         wanted, now_s = self._wanted, time.monotonic()
@@ -150,7 +164,7 @@ class ClusterClient:
             return ""
         self._is_doubted, self._probe_after_s = False, now_s + LOGIN_BACKOFF_S
         try:
-            self._drivers(wanted).admin(replace(connection_of(wanted), connect_timeout_s=PROBE_S_MAX)).close()
+            self._drivers(wanted).admin(replace(self._connections(wanted), connect_timeout_s=PROBE_S_MAX)).close()
         except LoginRefused as fault:
             return str(fault)
         except KafkaFault:
@@ -166,8 +180,7 @@ class ClusterClient:
             self._note(None, f'kafka "{self.name}": the configuration does not have this cluster any more')
             return None
         try:
-            connection = connection_of(wanted)
-            self._note(self._drivers(wanted).producer(connection, OPTIONS), "")
+            self._note(self._opened(wanted), "")
             return LOOK_S
         except KafkaFault as fault:
             self._note(None, str(fault))
@@ -176,6 +189,46 @@ class ClusterClient:
             limited.exception("kafka=%s: internal error while connecting", self.name)
             self._note(None, f'kafka "{self.name}": internal error: {fault}')
             return LOGIN_BACKOFF_S
+
+    def _opened(self, wanted: KafkaClusterDefinition) -> KafkaProducer:
+        """Open a producer by the cluster's files as they are now. Raises KafkaFault."""
+        followed = FollowedConnection(wanted, self._connections)
+        producer = self._drivers(wanted).producer(followed.opened, OPTIONS)
+        self._followed = followed
+        return producer
+
+    def _follow_files(self, producer: KafkaProducer) -> bool:
+        """Take another producer in place of one that was opened by other contents of the cluster's files.
+
+        While the new ones are refused, the present producer goes on: its logins may last for a while. The new one gets
+        its first request after the present one has given all results, so requests keep their order. Returns whether there
+        is another producer.
+        """
+        wanted, followed = self._wanted, self._followed
+        if (
+            wanted is None
+            or followed is None
+            or time.monotonic() < self._exchange_after_s
+            or not followed.is_outdated()
+        ):
+            return False
+        try:
+            following = self._opened(wanted)
+        except KafkaFault as fault:
+            limited.warning("kafka=%s: its files have changed, and cannot be used yet: %s", self.name, fault)
+            self._exchange_after_s = time.monotonic() + LOGIN_BACKOFF_S
+            return False
+        log.info("kafka=%s: its files have changed: connected anew", self.name)
+        self._note(None, "")
+        self._close(producer)
+        self._note(following, "")
+        return True
+
+    def _close(self, producer: KafkaProducer) -> None:
+        """Close a producer that is noted no more. A request that the sender is handing over comes before."""
+        with self._handing:
+            pass
+        producer.close(PRODUCER_CLOSE_S)
 
     def _note(self, producer: KafkaProducer | None, fault: str) -> None:
         if fault and fault != self.fault:
@@ -188,21 +241,18 @@ class ClusterClient:
         producer, wanted = self._producer, self._wanted
         self._note(None, "" if wanted else f'kafka "{self.name}": it was removed from the configuration')
         if producer is not None:
-            producer.close(PRODUCER_CLOSE_S)
+            self._close(producer)
 
     def _replace(self, producer: KafkaProducer, fatal: str) -> None:
         """Let the keeper close a producer that works no more, and open another one."""
         self._note(None, fatal)
-        self._work.put(lambda: producer.close(PRODUCER_CLOSE_S))
+        self._work.put(lambda: self._close(producer))
 
-    def _partitions(self, topic: str) -> int:
+    def _partitions(self, producer: KafkaProducer, topic: str) -> int:
         """Number of partitions. A topic that is missing is not asked for again within MISSING_S. Raises KafkaFault."""
         until, fault = self._missing.get(topic, (0.0, None))
         if fault is not None and time.monotonic() < until:
             raise fault
-        producer = self._producer
-        if producer is None:
-            raise ClusterUnreachable(self.fault)
         try:
             return producer.partitions(topic)
         except KafkaFault as found:
@@ -215,7 +265,8 @@ class ClusterClient:
     def _send(self) -> None:
         while (request := self._requests.get()) is not None:
             try:
-                self._hand_over(request)
+                while not self._hand_over(request):
+                    pass  # the producer was closed meanwhile
             except Exception as fault:
                 limited.exception("kafka=%s: internal error while sending", self.name)
                 request.refuse(Code.TIMEOUT, f'kafka "{self.name}": internal error: {fault}; it may be stored')
@@ -223,7 +274,8 @@ class ClusterClient:
                 with self._changed:
                     self.waiting_bytes -= request.batch.size
 
-    def _hand_over(self, request: WaitingRequest) -> None:
+    def _hand_over(self, request: WaitingRequest) -> bool:
+        """Hand a request over or refuse it; False: the producer that there was is closed."""
         with self._changed:
             patience_s = request.until - time.monotonic()
             self._changed.wait_for(lambda: self._producer is not None or bool(self.fault), max(0.0, patience_s))
@@ -233,10 +285,19 @@ class ClusterClient:
             producer, fault = None, fatal
         if producer is None or request.until < time.monotonic():
             reason = fault or f'kafka "{self.name}": its client did not take it in time'
-            return request.refuse(Code.UNAVAILABLE, f"{reason}; nothing was stored")
+            request.refuse(Code.UNAVAILABLE, f"{reason}; nothing was stored")
+            return True
+        with self._handing:
+            if self._producer is not producer:
+                return False
+            self._produce(producer, request)
+        return True
+
+    def _produce(self, producer: KafkaProducer, request: WaitingRequest) -> None:
         self._turn += 1
         batch = request.batch
-        records = batch.map(self._partitions, SystemClock().now_ms(), self._turn)
+        records = batch.map(partial(self._partitions, producer), SystemClock().now_ms(), self._turn)
         if not records.topics:
-            return request.answer(batch.settle(ProduceResults((), (), {})))
-        return producer.produce(records, lambda found: request.answer(batch.settle(found)))
+            request.answer(batch.settle(ProduceResults((), (), {})))
+        else:
+            producer.produce(records, lambda found: request.answer(batch.settle(found)))

@@ -5,7 +5,7 @@ import threading
 from common.config.view import ConfigView
 from common.readiness import Note
 from kafka_bridge.cluster_client import ClusterClient, Drivers
-from kafka_bridge.connecting import driver_of
+from kafka_bridge.connecting import Connections, connection_of, driver_of
 from kafka_bridge.finding import Finder
 
 
@@ -14,13 +14,16 @@ class Clusters:
 
     Args:
         view: the configuration; clients follow its changes.
+        connections: reads the files of a cluster.
     Attributes:
         finder: searches records by their ids.
     """
 
-    def __init__(self, view: ConfigView, drivers: Drivers = driver_of) -> None:
-        self._view, self._drivers = view, drivers
-        self.finder = Finder(view, drivers)
+    def __init__(
+        self, view: ConfigView, drivers: Drivers = driver_of, connections: Connections = connection_of
+    ) -> None:
+        self._view, self._drivers, self._connections = view, drivers, connections
+        self.finder = Finder(view, drivers, connections)
         self._changing = threading.Lock()
         self._clients: list[ClusterClient] = []
         view.on_change(self._follow)
@@ -30,7 +33,7 @@ class Clusters:
         with self._changing:
             found = next((each for each in self._clients if each.name == name), None)
             if found is None and (cluster := self._view.kafka_cluster(name)) is not None:
-                found = ClusterClient(cluster, self._drivers)
+                found = ClusterClient(cluster, self._drivers, self._connections)
                 self._clients.append(found)
             return found
 

@@ -19,7 +19,7 @@ from common.kafka.records import Partition
 from common.limited_log import LimitedLog
 from engine.link.codes import OK
 from engine.link.find import FindRequest, encode_counts, encode_found
-from kafka_bridge.connecting import connection_of, driver_of
+from kafka_bridge.connecting import Connections, connection_of, driver_of
 from kafka_bridge.mapping import ID_HEADER
 
 limited = LimitedLog(logging.getLogger("penstock.kafka_bridge"))
@@ -44,10 +44,14 @@ class Finder:
     Args:
         view: names the clusters.
         drivers: by definition; tests pass their own.
+        connections: reads the files of a cluster.
     """
 
-    def __init__(self, view: ConfigView, drivers: Callable[[KafkaClusterDefinition], KafkaDriver] = driver_of) -> None:
-        self._view, self._drivers = view, drivers
+    def __init__(
+        self, view: ConfigView, drivers: Callable[[KafkaClusterDefinition], KafkaDriver] = driver_of,
+        connections: Connections = connection_of,
+    ) -> None:  # fmt: skip
+        self._view, self._drivers, self._connections = view, drivers, connections
         self._questions: SimpleQueue[tuple[FindRequest, OnFound] | None] = SimpleQueue()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -90,7 +94,7 @@ class Finder:
         cluster = self._view.kafka_cluster(request.cluster)
         if cluster is None:
             raise KafkaRefusal(0, f'kafka "{request.cluster}": the configuration does not have this cluster')
-        driver, connection = self._drivers(cluster), connection_of(cluster)
+        driver, connection = self._drivers(cluster), self._connections(cluster)
         with closing(driver.admin(connection)) as admin:
             topic = admin.topics([request.topic]).get(request.topic)
             if topic is None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 
 from common.kafka.base import PartitionReader
 from common.kafka.copy_mark import is_copy_of
+from common.kafka.errors import KafkaFault
 from common.kafka.records import Partition, Records
 
 WAIT_S = 1.0
@@ -63,12 +64,24 @@ class CopyTails:
     def _read(
         self, wanted: dict[Partition, int], ends: Mapping[Partition, int], places: Mapping[Partition, EnginePlace]
     ) -> None:
-        if self._reader is None:
-            self._reader = self._open_reader()
-        self._reader.assign(wanted)
+        try:
+            self._read_from(self._reader or self._opened(), wanted, ends, places)
+        except KafkaFault:
+            self.close()  # the next call opens another reader, by the cluster's password as it is then
+            raise
+
+    def _opened(self) -> PartitionReader:
+        self._reader = self._open_reader()
+        return self._reader
+
+    def _read_from(
+        self, reader: PartitionReader, wanted: dict[Partition, int], ends: Mapping[Partition, int],
+        places: Mapping[Partition, EnginePlace],
+    ) -> None:  # fmt: skip
+        reader.assign(wanted)
         deadline = time.monotonic() + WAIT_S
         while wanted and time.monotonic() < deadline:
-            for fetched in self._reader.poll(0.1):
+            for fetched in reader.poll(0.1):
                 each = fetched.partition
                 if each not in wanted:
                     continue

@@ -16,6 +16,7 @@ class KafkaConnection:
         bootstrap: some of its brokers, as host:port; the others are learned from them.
         mechanism, user, password: only of the SASL protocols.
         authority_file: PEM certificates that sign the brokers'; None: those of the system. Only with TLS.
+        authority_digest: of what that file held when it was read: other certificates make another connection.
         certificate_file, key_file: this side's certificate for a cluster that asks for one. Only with TLS.
         connect_timeout_s: how long opening a client may wait for the first broker.
     """
@@ -27,6 +28,7 @@ class KafkaConnection:
     user: str = ""
     password: str = field(default="", repr=False)
     authority_file: Path | None = None
+    authority_digest: str = ""
     certificate_file: Path | None = None
     key_file: Path | None = None
     connect_timeout_s: float = 10.0

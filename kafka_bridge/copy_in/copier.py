@@ -10,10 +10,11 @@ from common.config.definitions import TopicDefinition
 from common.config.errors import ConfigError, EntryNotFound, StoreUnavailable, VersionConflict
 from common.config.store import ConfigStore
 from common.kafka.base import KafkaDriver
+from common.kafka.connection import KafkaConnection
 from common.kafka.errors import KafkaFault, LoginRefused
 from common.limited_log import LimitedLog
 from engine.link.errors import LinkError
-from kafka_bridge.connecting import connection_of
+from kafka_bridge.connecting import Connections, FollowedConnection, connection_of
 from kafka_bridge.copy_in.engine_queues import Connect, EngineQueues, Groups
 from kafka_bridge.copy_in.plan import CopyPlan
 from kafka_bridge.copy_in.run import CopyRun, PartitionsCopy
@@ -30,13 +31,15 @@ class CopyTools:
     Args:
         groups: asked before each run for the broker groups; another answer ends the run.
         connect: makes a link to a broker group.
+        connections: reads the files of a Kafka cluster.
     """
 
     def __init__(
         self, store: ConfigStore, clock: Clock, groups: Callable[[], Groups], connect: Connect,
-        drivers: Callable[..., KafkaDriver],
+        drivers: Callable[..., KafkaDriver], connections: Connections = connection_of,
     ) -> None:  # fmt: skip
         self.store, self.clock, self.groups, self.connect, self.drivers = store, clock, groups, connect, drivers
+        self.connections = connections
 
 
 class TopicCopier:
@@ -130,13 +133,14 @@ class TopicCopier:
         if not groups:
             raise LinkError("no broker group is known")
         plan, tools = self.plan, self._tools
+        kafka = FollowedConnection(plan.cluster, tools.connections)
 
         def is_ended() -> bool:
-            return self._stopping.is_set() or self._is_lost() or tools.groups() != groups
+            return self._stopping.is_set() or self._is_lost() or tools.groups() != groups or kafka.is_outdated()
 
         with closing(EngineQueues(plan.stored, plan.durability, groups, tools.connect, plan.ranges)) as queues:
             driver = tools.drivers(plan.cluster)
-            self._run = run = self._new_run(driver, queues, is_ended)
+            self._run = run = self._new_run(driver, kafka.opened, queues, is_ended)
             try:
                 run.run()
             finally:
@@ -144,9 +148,10 @@ class TopicCopier:
                 self._stored, self._skipped = self._stored + run.stored, self._skipped + run.skipped
                 run.close()
 
-    def _new_run(self, driver: KafkaDriver, queues: EngineQueues, is_ended: Callable[[], bool]) -> PartitionsCopy:
-        plan = self.plan
-        return CopyRun(plan, driver, connection_of(plan.cluster), queues, self._standstills, self._grow, is_ended)
+    def _new_run(
+        self, driver: KafkaDriver, connection: KafkaConnection, queues: EngineQueues, is_ended: Callable[[], bool]
+    ) -> PartitionsCopy:
+        return CopyRun(self.plan, driver, connection, queues, self._standstills, self._grow, is_ended)
 
     def _grow(self, partitions: int) -> None:
         """Make the topic's definition have at least so many queues. Raises ConfigError."""

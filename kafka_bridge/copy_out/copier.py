@@ -14,13 +14,13 @@ from uuid import UUID
 
 from common.config.definitions.copies import CopyOutDefinition
 from common.kafka.base import KafkaDriver, KafkaProducer, ProducerOptions
-from common.kafka.connection import KafkaConnection
 from common.kafka.errors import KafkaFault
 from common.kafka.records import Partition
 from common.limited_log import LimitedLog
 from engine.client.admin import AdminError
 from engine.link.copy import SourceState
 from engine.link.errors import LinkError
+from kafka_bridge.connecting import FollowedConnection
 from kafka_bridge.copy_out.engine_reads import EngineReads, MessagesDeleted
 from kafka_bridge.copy_out.page import EngineTopic, OutgoingPage, is_from
 from kafka_bridge.copy_out.positions import StartingPositions, position_group, topic_id_of, transactional_id
@@ -37,6 +37,7 @@ class OutCopier:
     """InCopies until it is stopped, in the thread that calls `run`; begins again after each fault.
 
     Args:
+        follow: reads the cluster's files; called at each opening. Raises ClusterUnreachable.
         open_engine: links to the engine's brokers; called after each fault. Raises OSError, LinkError, AdminError.
     Attributes:
         fault: why nothing is copied now; empty: it is.
@@ -44,10 +45,10 @@ class OutCopier:
     """
 
     def __init__(
-        self, copy: CopyOutDefinition, driver: KafkaDriver, connection: KafkaConnection,
+        self, copy: CopyOutDefinition, driver: KafkaDriver, follow: Callable[[], FollowedConnection],
         open_engine: Callable[[], EngineReads],
     ) -> None:  # fmt: skip
-        self._copy, self._driver, self._connection, self._open = copy, driver, connection, open_engine
+        self._copy, self._driver, self._follow, self._open = copy, driver, follow, open_engine
         self._stopping = threading.Event()
         self.fault = ""
         self.copied = self.skipped = 0
@@ -74,16 +75,17 @@ class OutCopier:
             self._copy_from(engine)
 
     def _copy_from(self, engine: EngineReads) -> None:
-        """Copy until a fault, the end, or other queues or brokers than the engine's links have."""
+        """Copy until a fault, the end, other files of the cluster, or other queues or brokers than the links have."""
+        kafka = self._follow()
         options = ProducerOptions(transactional_id=transactional_id(self._copy))
         # Opening ends what an earlier copier left open, so it comes before the positions are read.
-        with closing(_Closing(self._driver.producer(self._connection, options))) as opened:
-            with closing(self._driver.admin(self._connection)) as admin:
+        with closing(_Closing(self._driver.producer(kafka.opened, options))) as opened:
+            with closing(self._driver.admin(kafka.opened)) as admin:
                 topic_id = topic_id_of(admin, self._copy.topic_of_kafka)
                 places = engine.places()
-                positions = StartingPositions(self._driver, self._connection, admin, self._copy).of(places)
+                positions = StartingPositions(self._driver, kafka.opened, admin, self._copy).of(places)
             opened.producer.partitions(self._copy.topic_of_kafka)
-            while not self._stopping.is_set() and engine.is_current():
+            while not self._stopping.is_set() and engine.is_current() and not kafka.is_outdated():
                 page = self._read(engine, places, topic_id, positions)
                 if page.next:
                     self._commit(opened.producer, page)

@@ -7,7 +7,7 @@ from common.config.view import ConfigView
 from common.names import stored_name
 from common.placement import Placement, topic_hash
 from engine.link.errors import LinkError
-from kafka_bridge.connecting import connection_of, driver_of
+from kafka_bridge.connecting import Connections, FollowedConnection, connection_of, driver_of
 from kafka_bridge.copy_in.engine_queues import Connect, Groups
 from kafka_bridge.copy_out.copier import OutCopier
 from kafka_bridge.copy_out.engine_reads import EngineReads, QueueLink
@@ -19,14 +19,21 @@ class CopierMaker:
     Args:
         groups: the broker groups as they are now.
         connect: makes a link to a broker group.
+        connections: reads the files of a Kafka cluster.
     """
 
-    def __init__(self, view: ConfigView, groups: Callable[[], Groups], connect: Connect) -> None:
-        self._view, self._groups, self._connect = view, groups, connect
+    def __init__(
+        self, view: ConfigView, groups: Callable[[], Groups], connect: Connect, connections: Connections = connection_of
+    ) -> None:
+        self._view, self._groups, self._connect, self._connections = view, groups, connect, connections
 
     def make(self, copy: CopyOutDefinition, cluster: KafkaClusterDefinition) -> OutCopier:
-        """Raises KafkaFault, DriverMissing."""
-        return OutCopier(copy, driver_of(cluster), connection_of(cluster), lambda: self._open(copy.name))
+        """Raises DriverMissing."""
+
+        def follow() -> FollowedConnection:
+            return FollowedConnection(cluster, self._connections)
+
+        return OutCopier(copy, driver_of(cluster), follow, lambda: self._open(copy.name))
 
     def _open(self, name: str) -> EngineReads:
         """Raises OSError, LinkError: also while topic or brokers are not known."""

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from common.config.definitions import SharedReadDefinition, TopicDefinition
 from common.config.errors import ConfigError
 from common.kafka.base import ClusterAdmin, KafkaDriver
+from common.kafka.connection import KafkaConnection
 from common.kafka.errors import KafkaFault, KafkaRefusal, LoginRefused, PositionOutOfRange
-from kafka_bridge.connecting import connection_of
 from kafka_bridge.copy_in.copier import BACKOFF_S, CopyTools, TopicCopier, grow_entry
 from kafka_bridge.copy_in.engine_queues import EngineQueues
 from kafka_bridge.copy_in.plan import CopyPlan
@@ -47,11 +47,12 @@ class SharedCopier(TopicCopier):
         if membership is not None:
             grow_entry(store, TopicDefinition.kind, membership.message_topic, partitions)
 
-    def _new_run(self, driver: KafkaDriver, queues: EngineQueues, is_ended: Callable[[], bool]) -> SharedRun:
-        plan = self.plan
+    def _new_run(
+        self, driver: KafkaDriver, connection: KafkaConnection, queues: EngineQueues, is_ended: Callable[[], bool]
+    ) -> SharedRun:
         return SharedRun(
-            plan, driver, connection_of(plan.cluster), queues, self._standstills, self._grow, is_ended, self.tallies,
-            lambda admin: self._look_at_drain(admin, queues),
+            self.plan, driver, connection, queues, self._standstills, self._grow, is_ended, self.tallies,
+            lambda admin: self._look_at_drain(admin, queues), self._stopping.is_set,
         )  # fmt: skip
 
     def _look_at_drain(self, admin: ClusterAdmin, queues: EngineQueues) -> None:

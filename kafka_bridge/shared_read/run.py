@@ -60,6 +60,7 @@ class SharedRun(GroupListener):
         plan: with a membership.
         grow: makes the entry have at least so many queues.
         is_ended: asked between two polls.
+        is_stopping: whether the bridge stops, which shortens the wait for a group with an order.
         tallies: counted up, over all runs.
         on_look: called once per second; must not raise.
     """
@@ -67,13 +68,13 @@ class SharedRun(GroupListener):
     def __init__(
         self, plan: CopyPlan, driver: KafkaDriver, connection: KafkaConnection, queues: EngineQueues,
         standstills: Standstills, grow: Callable[[int], None], is_ended: Callable[[], bool], tallies: SharedTallies,
-        on_look: Callable[[ClusterAdmin], None],
+        on_look: Callable[[ClusterAdmin], None], is_stopping: Callable[[], bool],
     ) -> None:  # fmt: skip
         assert plan.membership is not None
         self._plan, self._member, self._queues = plan, plan.membership, queues
         self._driver, self._connection, self._standstills = driver, connection, standstills
         self._grow, self._is_ended, self._tallies = grow, is_ended, tallies
-        self._on_look = on_look
+        self._on_look, self._is_stopping = on_look, is_stopping
         self._admin = driver.admin(connection)
         self._cluster_id = self._admin.describe().cluster_id
         self._kafka: KafkaTopic | None = None
@@ -129,7 +130,7 @@ class SharedRun(GroupListener):
                 self._commit(self._reader, given)
         self._drop(given)
         if self._member.keeps_order:
-            left = wait_acknowledged(self._queues, self._member.group, given, deadline_s, self._is_ended)
+            left = wait_acknowledged(self._queues, self._member.group, given, deadline_s, self._is_stopping)
             self._tallies.order_broken += len(left)
             if left:
                 limited.warning(

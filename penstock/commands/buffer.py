@@ -119,8 +119,7 @@ def redis_at(url: str, password_file: Path | None) -> Iterator[tuple[Any, str]]:
         address = parse_address(url)
         if faults := secret_faults({"--password-file": password_file}):
             raise ValueError("; ".join(faults))
-        password = None if password_file is None else password_file.read_text().strip()
-        yield connect(address, password), address.layout
+        yield connect(address, password_file), address.layout
     except ValueError as error:
         raise CommandError(str(error), USAGE) from error
     except AWAY as error:

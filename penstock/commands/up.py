@@ -99,6 +99,14 @@ AUTO_FILE = ""
     show_envvar=True,
     help="Start the web console where its extra is installed (default: start it).",
 )
+@click.option(
+    "--kafka-files",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="DIR",
+    help="Directory below which the password and certificate files of Kafka clusters must be; repeatable (default: the "
+    "directory that contains --data, and /etc/penstock).",
+)
 @click.option("--demo-exit", is_flag=True, help="Stop after the demo, with exit code 0 if it was successful, else 1.")
 def command(
     settings: Path | None,
@@ -115,6 +123,7 @@ def command(
     demo_consumer: str,
     demo_lines: int | None,
     console: bool,
+    kafka_files: tuple[Path, ...],
     demo_exit: bool,
 ) -> None:
     """Start one engine, one producer proxy and one consumer proxy, and keep them running.
@@ -129,8 +138,8 @@ def command(
     wanted = None if demo is None else demo_arguments(demo, demo_producer, demo_consumer, demo_lines)
     ready, leaves = ready_file.absolute() if ready_file else None, demo_exit and wanted is not None
     options = UpOptions(
-        data, listen_host, ports, config, ready, groups, replicas, look_up, wanted, leaves, console, settings
-    )
+        data, listen_host, ports, config, ready, groups, replicas, look_up, wanted, leaves, console, settings, kafka_files,
+    )  # fmt: skip
     try:
         code = run_up(options)
     except UpError as fault:

@@ -21,7 +21,7 @@ from penstock.up.lock import DirectoryLock
 from penstock.up.ops_page import is_ready
 from penstock.up.plan import ChildPlan, UpPlan, make_plan
 from penstock.up.ports import CONSOLE
-from penstock.up.settings import with_settings
+from penstock.up.settings import with_kafka_files, with_settings
 from penstock.up.supervisor import Supervisor
 
 _shown: list[str] = []
@@ -45,6 +45,7 @@ class UpOptions:
     demo_exit: bool = False
     console: bool = True  # start the web console where its extra is installed
     settings: Path | None = None  # penstock.toml, with a table per process
+    kafka_files: tuple[Path, ...] = ()  # the bridge's --kafka-files; empty: the default
 
 
 def run_up(options: UpOptions) -> int:
@@ -68,7 +69,7 @@ def run_up(options: UpOptions) -> int:
             data, options.host, options.config, key, chosen, options.ready_file, groups,
             ["--look-up", options.look_up, "--admin-key", str(admin_key)], replicas,
         )  # fmt: skip
-        plan = with_settings(plan, options.settings)
+        plan = with_settings(with_kafka_files(plan, options.kafka_files), options.settings)
         broker_groups.publish(plan)
         lock.note({"pid": os.getpid(), "ports": chosen})
         try:

@@ -1,5 +1,6 @@
 """`penstock.toml` for `penstock up`: its own table, and those that it hands to its processes."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,12 +8,13 @@ from typing import Any
 import click
 
 from common.process_options import SETTINGS, SettingsFileError, read_file
-from penstock.up.plan import UpPlan
+from penstock.up.plan import ChildPlan, UpPlan
+from penstock.up.ports import KAFKA_BRIDGE
 
 SET_BY_UP = frozenset(
     {
         "data", "listen", "socket-file", "ops", "cluster-key", "admin-key", "config", "broker-group", "broker", "first",
-        "look-up", "engine", "snapshot", "buffer", "journal", "kafka-bridge", "name",
+        "look-up", "engine", "snapshot", "buffer", "journal", "kafka-bridge", "kafka-files", "name",
     }
 )  # fmt: skip
 """Options of processes that `up` gives on their command lines, which win over the file."""
@@ -54,6 +56,21 @@ def check_processes(path: Path, file: dict[str, dict[str, Any]]) -> None:
 def option_name(option: click.Option) -> str:
     """The long name without dashes."""
     return max(option.opts, key=len).lstrip("-")
+
+
+def with_kafka_files(plan: UpPlan, directories: Sequence[Path]) -> UpPlan:
+    """The plan whose Kafka bridge reads the files of clusters below these directories only.
+
+    Args:
+        directories: empty: that which contains the data directory, and the one of a machine's services.
+    """
+    rooms = directories or (plan.data.parent, Path("/etc/penstock"))
+    more = [part for each in rooms for part in ("--kafka-files", str(each.absolute()))]
+
+    def changed(child: ChildPlan) -> ChildPlan:
+        return replace(child, command=[*child.command, *more]) if child.name == KAFKA_BRIDGE else child
+
+    return replace(plan, children=[*map(changed, plan.children)], later=plan.later and changed(plan.later))
 
 
 def with_settings(plan: UpPlan, path: Path | None) -> UpPlan:

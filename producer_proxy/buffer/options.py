@@ -70,10 +70,8 @@ def _redis(options: argparse.Namespace, limits: RoomLimits, config: ConfigStore)
     except ImportError as error:
         raise ValueError(f"--buffer-redis needs redis-py: pip install 'penstock[redis]' ({error})") from error
     address = parse_address(options.buffer_redis)
-    file = options.buffer_redis_password_file
-    password = None if file is None else file.read_text().strip()
     return RedisStore(
-        lambda: connect(address, password),
+        lambda: connect(address, options.buffer_redis_password_file),
         address.layout,
         config,
         limits,

@@ -11,7 +11,7 @@ import pytest
 from common.config.memory_store import MemoryConfigStore as MemoryConfig
 from producer_proxy.buffer.errors import BufferFull, BufferUnavailable, BufferUncertain
 from producer_proxy.buffer.redis.address import parse_address
-from producer_proxy.buffer.redis.client import connect
+from producer_proxy.buffer.redis.client import AWAY, connect
 from producer_proxy.buffer.redis.layouts import LAYOUTS, HeadChanged
 from producer_proxy.buffer.redis.store import RedisStore
 from producer_proxy.buffer.room import RoomLimits
@@ -356,6 +356,26 @@ def codis(tmp_path_factory):
     proxy.close()
     for server in servers:
         server.stop()
+
+
+def test_a_password_that_is_changed_in_its_file_is_used_by_the_next_connection(tmp_path):
+    file = tmp_path / "password"
+    file.write_text("first\n")
+    with RedisServer(tmp_path / "redis") as server:
+        server.client().config_set("requirepass", "first")
+        client = connect(parse_address(server.url), file)
+        assert client.ping()
+        file.write_text("second\n")
+        client.config_set("requirepass", "second")
+        client.client_kill_filter(_type="normal", skipme=False)
+        wait_until(lambda: is_served(client), 10)
+
+
+def is_served(client) -> bool:
+    try:
+        return bool(client.ping())
+    except AWAY:
+        return False
 
 
 def test_codis_has_all_that_the_lists_layout_needs(codis):

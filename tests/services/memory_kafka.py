@@ -37,7 +37,7 @@ class MemoryKafka:
         fault: raised when a client is opened; None: clients are opened.
         refusal: (code, sentence) for every record that comes; None: they are stored.
         is_holding: results are kept back until `release()`.
-        opened: connections of producers.
+        opened: connections of producers; `refused`: how many were asked for while there was a fault.
         fatal_faults: sentences, each of which ends one producer.
         stalled_s: time for which producers have got no result; `looks`: how often they were asked for it.
     """
@@ -48,7 +48,7 @@ class MemoryKafka:
         self.refusal: tuple[int, str] | None = None
         self.is_holding = False
         self.opened: list[KafkaConnection] = []
-        self.closed = 0
+        self.closed = self.refused = 0
         self.fatal_faults: list[str] = []
         self.stalled_s, self.looks = 0.0, 0
         self.ids: dict[str, UUID] = {}
@@ -251,6 +251,7 @@ class MemoryKafkaDriver(KafkaDriver):
 
     def producer(self, connection: KafkaConnection, options: ProducerOptions) -> MemoryKafkaProducer:
         if self._cluster.fault is not None:
+            self._cluster.refused += 1
             raise self._cluster.fault
         self._cluster.opened.append(connection)
         return MemoryKafkaProducer(self._cluster)

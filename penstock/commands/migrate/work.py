@@ -16,7 +16,7 @@ from common.config.placed_topics import stored_placed_topics
 from common.kafka.base import ClusterAdmin, KafkaProducer, PartitionReader, ProducerOptions, ReaderOptions
 from common.kafka.errors import KafkaFault
 from engine.client.admin import AdminError
-from kafka_bridge.connecting import connection_of, driver_of
+from kafka_bridge.connecting import FollowedConnection, connection_of, driver_of
 from migration.deployment import Deployment
 from migration.describe import rows
 from migration.entries import PlanEntry, PlanStore
@@ -40,6 +40,7 @@ class OpenedKafka:
     def __init__(self, admin: Administrator, cluster: str) -> None:
         self._admin, self._cluster = admin, cluster
         self._client: ClusterAdmin | None = None
+        self._followed: FollowedConnection | None = None
 
     def definition(self) -> KafkaClusterDefinition:
         """Raises EntryNotFound."""
@@ -56,14 +57,19 @@ class OpenedKafka:
         return driver_of(definition).producer(connection_of(definition), ProducerOptions())
 
     def __call__(self) -> ClusterAdmin:
+        """The client; another one once the files of the cluster have changed."""
+        if self._followed is not None and self._followed.is_outdated():
+            self.close()
         if self._client is None:
             definition = self.definition()
-            self._client = driver_of(definition).admin(connection_of(definition))
+            self._followed = FollowedConnection(definition)
+            self._client = driver_of(definition).admin(self._followed.opened)
         return self._client
 
     def close(self) -> None:
         if self._client is not None:
             self._client.close()
+            self._client = None
 
 
 @contextmanager

@@ -1,10 +1,12 @@
 """A redis-py client for an address, without retries: a repeated RPUSH would store a second copy."""
 
+from pathlib import Path
 from typing import Any
 
 import redis
 from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode, RedisCluster
+from redis.credentials import CredentialProvider
 from redis.exceptions import RedisClusterException, RedisError
 from redis.retry import Retry
 from redis.sentinel import Sentinel
@@ -17,10 +19,22 @@ CONNECT_S, ANSWER_S = 0.5, 1.0
 CONNECTIONS_MAX = 8
 
 
-def connect(address: RedisAddress, password: str | None = None) -> Any:
+class FilePassword(CredentialProvider):
+    """The password as its file has it when a connection is made: one that is changed there needs no restart."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def get_credentials(self) -> tuple[str]:
+        """Raises OSError: the file cannot be read."""
+        return (self._path.read_text().strip(),)
+
+
+def connect(address: RedisAddress, password_file: Path | None = None) -> Any:
     """Make the client. Only a Cluster is contacted now, for its nodes. Raises errors of AWAY."""
     options: dict[str, Any] = {
-        "password": password, "socket_timeout": ANSWER_S, "socket_connect_timeout": CONNECT_S, "protocol": 2,
+        "credential_provider": None if password_file is None else FilePassword(password_file),
+        "socket_timeout": ANSWER_S, "socket_connect_timeout": CONNECT_S, "protocol": 2,
         "driver_info": None,  # otherwise redis-py sends a command that old servers do not know
     }  # fmt: skip
     once = Retry(NoBackoff(), 0)

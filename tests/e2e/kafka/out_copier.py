@@ -2,10 +2,11 @@
 
 import sys
 
+from common.config.definitions import KafkaClusterDefinition
 from common.config.definitions.copies import CopyOutDefinition
-from common.kafka.connection import KafkaConnection
 from common.kafka.drivers import open_driver
 from engine.client.admin import AdminClient
+from kafka_bridge.connecting import FollowedConnection
 from kafka_bridge.copy_out.copier import OutCopier
 from kafka_bridge.copy_out.engine_reads import EngineReads, QueueLink
 from tests.e2e.test_engine_process import ADMIN_SECRET
@@ -16,8 +17,9 @@ def main(driver: str, bootstrap: str, port: str, topic: str, queues: str, kafka_
         link = AdminClient(("127.0.0.1", int(port)), ADMIN_SECRET)
         return EngineReads(topic, [QueueLink(link, link.hello.log_id, range(int(queues)))])
 
+    cluster = KafkaClusterDefinition("main", bootstrap=bootstrap)
     definition = CopyOutDefinition(topic, cluster="main", kafka_topic=kafka_topic)
-    copier = OutCopier(definition, open_driver(driver), KafkaConnection("main", (bootstrap,)), open_engine)
+    copier = OutCopier(definition, open_driver(driver), lambda: FollowedConnection(cluster), open_engine)
     copier.run()
 
 

@@ -22,7 +22,7 @@ from engine.link.produce import (
     encode_produce,
 )
 from engine.link.proof import KAFKA_BRIDGE_ROLE
-from kafka_bridge import cluster_client
+from kafka_bridge import cluster_client, connecting
 from kafka_bridge.clusters import Clusters
 from kafka_bridge.server import BridgeServer
 from tests.services.memory_kafka import MemoryKafka, MemoryKafkaDriver
@@ -255,6 +255,36 @@ def test_a_login_is_tried_apart_when_results_do_not_come_and_is_told_when_it_is_
     desk.kafka.fault, desk.kafka.stalled_s, desk.kafka.is_holding = None, 0.0, False
     until(lambda: desk.client.is_open, "the login is given back")
     assert desk.send(Message(topic="orders"))[0].code == Code.OK
+
+
+def test_a_password_that_changes_in_its_file_opens_another_producer_before_the_present_one_is_closed(
+    desk, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(cluster_client, "LOOK_S", 0.02)
+    monkeypatch.setattr(cluster_client, "LOGIN_BACKOFF_S", 0.05)
+    monkeypatch.setattr(connecting, "FILES_LOOK_S", 0.02)
+    password = tmp_path / "password"
+    password.write_text("first")
+    definition = {"bootstrap": "l:9092", "security": "sasl_plaintext", "user": "u", "password_file": str(password)}
+    desk.version = desk.store.put("kafka", "main", definition, desk.version)
+    assert desk.send(Message(topic="orders"))[0].code == Code.OK
+    opened, closed = len(desk.kafka.opened), desk.kafka.closed
+    desk.kafka.fault = LoginRefused("not known there yet")
+    password.write_text("second")
+    until(lambda: desk.kafka.refused >= 2, "the new password is tried again")
+    assert desk.send(Message(topic="orders"))[0].code == Code.OK and desk.kafka.closed == closed, (
+        "the old one serves on"
+    )
+    desk.kafka.is_holding = True
+    first = desk.send_held()
+    until(lambda: desk.kafka.held == 1, "the record is in flight")
+    desk.kafka.fault = None
+    until(lambda: desk.kafka.closed == closed + 1, "the former producer is closed")
+    request_id, code, _ = desk.link.receive()  # and has given its results before
+    assert (request_id, code) == (first, Code.OK)
+    until(lambda: desk.client.is_open, "another producer is open")
+    assert desk.send(Message(topic="orders"))[0].code == Code.OK
+    assert [each.password for each in desk.kafka.opened[opened:]] == ["second"]
 
 
 def test_a_cluster_that_is_removed_is_unavailable(desk):

@@ -22,6 +22,7 @@ from penstock.up.errors import AlreadyRunning, PortTaken, UpError
 from penstock.up.lock import DirectoryLock, is_held
 from penstock.up.plan import make_plan
 from penstock.up.run import names_kafka
+from penstock.up.settings import with_kafka_files
 from penstock.up.signals import SignalPipe
 from penstock.up.status import readiness
 from tests.unit.penstock.fakes import fake_plan
@@ -156,6 +157,21 @@ def test_a_bridge_runs_where_there_are_ports_for_it_and_the_producer_proxy_finds
     assert f"{HOST}:{chosen['kafka_bridge_ops']}" in bridge.command and f"file://{tmp_path}/config" in bridge.command
     assert bridge.stop_rank > producer.stop_rank, "the proxies stop first"
     assert [each.name for each in plan.children if "--kafka-bridge" in each.command] == ["producer_proxy"]
+
+
+def test_a_bridge_reads_files_of_clusters_beside_the_data_directory_or_where_the_operator_says(tmp_path):
+    chosen = ports.any_free(HOST, ports.names_of(1, has_kafka=True))
+    for has_kafka, given, expected in (
+        (True, (), [str(tmp_path), "/etc/penstock"]),
+        (True, (tmp_path / "a,b", tmp_path / "c"), [f"{tmp_path}/a,b", f"{tmp_path}/c"]),
+        (False, (tmp_path / "c",), [f"{tmp_path}/c"]),
+    ):
+        its = chosen if has_kafka else ports.any_free(HOST)
+        made = with_kafka_files(make_plan(tmp_path / "data", HOST, None, tmp_path / "cluster.key", its, None), given)
+        bridge = made.later or next(each for each in made.children if each.name == "kafka_bridge")
+        rooms = [bridge.command[at + 1] for at, part in enumerate(bridge.command) if part == "--kafka-files"]
+        assert rooms == expected
+        assert not any("--kafka-files" in each.command for each in made.children if each.name != "kafka_bridge")
 
 
 def test_without_a_kafka_cluster_there_is_no_bridge_but_a_plan_of_one_that_the_producer_proxy_would_find(tmp_path):

@@ -85,7 +85,7 @@ class Played:
         )  # fmt: skip
         self.run = SharedRun(
             plan, self, None, self.queues, self.standstills, lambda count: None, lambda: not self.steps, self.tallies,
-            lambda admin: None,
+            lambda admin: None, lambda: not self.steps,
         )  # fmt: skip
 
     # Driver, administration and reader in one.
