@@ -60,7 +60,7 @@ class GroupBroker:
         self._is_alone = False
         self.confirmation = Confirmation(name)
         self.shipments: dict[str, Shipment] = {}
-        self._absent_ms: dict[str, int] = {}  # awaited members that do not follow -> since when
+        self._absent_ms: dict[str, int] = {}  # as the master: awaited members that do not follow -> since when
         self._following: Following | None = None
         # Damage below is repaired in place; from there on a slave gets all again.
         kept = min(log.synced_before or log.segments.active.base, log.segments.active.base)
@@ -103,9 +103,10 @@ class GroupBroker:
             self.confirmation.advance(self._log.end_position, self._log.durable_position)
         if leads or record.master != self._name:  # else it names an earlier process of this broker
             self.confirmation.adopt(record)
-        self._absent_ms = {
-            name: self._absent_ms.get(name, now_ms) for name in record.awaited if name not in self.shipments
-        }
+        # The time to come begins with the role: a slave does not wait for other slaves, so what it knew is from long ago.
+        known = self._absent_ms if record.epoch == before else {}
+        awaited = record.awaited if leads else {}
+        self._absent_ms = {name: known.get(name, now_ms) for name in awaited if name not in self.shipments}
         return record.epoch != before
 
     @property

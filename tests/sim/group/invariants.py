@@ -15,6 +15,7 @@ from engine.link.read import ReadAnswer
 from engine.log.epochs import EpochHistory
 from engine.log.format import BATCH_HEADER_SIZE, SEGMENT_HEADER_SIZE
 from engine.log.segment.side_files import SIDE_SUFFIXES, SUFFIX, segment_bases
+from engine.replication.shipment import SILENT_MS
 from tests.sim.group.broker import GROUP, Broker
 from tests.sim.group.ledger import NAME
 from tests.sim.sent import Broken
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 Member = tuple[str, int]
 """Name and incarnation."""
+DRIFT = 0.9
+"""The fastest clock of a broker shows a time when this share of it has passed."""
 
 
 class Invariants:
@@ -41,6 +44,8 @@ class Invariants:
         self._synced: dict[BrokerLife, int] = {}
         self._told = 0
         self._handed_over: dict[BrokerLife, int] = {}
+        self._began_ms: dict[int, int] = {}
+        self._linked: set[tuple[int, Member]] = set()  # epoch, and a slave that its master has shipped to
 
     def turn(self, broker: Broker, life: BrokerLife) -> None:
         """A broker's turn has ended."""
@@ -56,10 +61,13 @@ class Invariants:
             self.stored[own] = max(ends[0], known[0]), max(ends[1], known[1])
         if life.lead_at is not None:
             self._told = max(self._told, life.group.confirmed.memory)
+            for name, shipment in life.group.shipments.items():
+                self._linked.add((life.group.epoch, (name, shipment.incarnation)))
 
     def begins(self, broker: Broker, life: BrokerLife) -> None:
         """A broker leads in a new epoch. Its log is whole: a hole would be taken from those that follow it."""
         self._settles_at[life] = life.store.end_position
+        self._began_ms[life.group.epoch] = self._cluster.world.now_ms
         if life.group.torn_at is not None:
             raise Broken(f"broker {broker.name} leads with a log that is torn at {life.group.torn_at}")
 
@@ -92,6 +100,18 @@ class Invariants:
                 raise Broken(f"the process {member} joins, and its disk has {durable} of {record.floor.position}")
         if "reaches furthest" in record.reason:
             self._is_furthest(record)
+        if before is not None and before.master == record.master:
+            for member in before.awaited.items() - {**record.in_sync, **record.joining}.items():
+                self._had_time(before.epoch, member)
+
+    def _had_time(self, epoch: int, member: Member) -> None:
+        """A member leaves the set. A process that lives, and has not reached its new master yet, is given time for it."""
+        core = self._cluster.brokers[member[0]].core
+        if core is None or core.incarnations.present != member[1] or (epoch, member) in self._linked:
+            return
+        since_ms = self._cluster.world.now_ms - self._began_ms.get(epoch, 0)
+        if since_ms < DRIFT * SILENT_MS:
+            raise Broken(f"the process {member} lives, and is lost {since_ms} ms after epoch {epoch} has begun")
 
     def _is_furthest(self, record: GroupRecord) -> None:
         chosen = self._cluster.brokers[record.master]

@@ -101,6 +101,11 @@ _FOLLOWING = (
         "history, end = self._sound(self._damaged_at)", "history, end = self._sound(None)",
     ),
     Mutant(
+        "a new master takes for lost whom it did not hear as a slave", "engine.replication.broker",
+        "        known = self._absent_ms if record.epoch == before else {}\n", "        known = self._absent_ms\n",
+        (("        awaited = record.awaited if leads else {}\n", "        awaited = record.awaited\n"),),
+    ),
+    Mutant(
         "a slave that leaves is never lost", "engine.replication.broker",
         "is_lost = now_ms - since_ms >= SILENT_MS", "is_lost = False",
         (("is_lost = each.is_silent(now_ms) or each.is_stalled(now_ms) or is_late", "is_lost = False"),),
