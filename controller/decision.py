@@ -52,7 +52,7 @@ def decide(
         return _promoted(version, record, brokers)
     if master.version != version:  # it has not adopted the record: what it reports is about an earlier one
         return _passed_on(record, brokers, master.cannot_lead) if master.cannot_lead else Decision()
-    left = _without_lost(record, brokers, master)
+    left = _without_lost(record, master)
     if left is None:
         left = _joined(record, brokers, master, age_s, resting)
     if left is None and record.before and master.is_settled:
@@ -126,16 +126,14 @@ def _restarted(record: GroupRecord, brokers: Brokers) -> Decision:
     names = {**record.in_sync, **record.before}
     there: dict[str, BrokerReport] = {}
     older = []
-    for name in names:
-        view = brokers.get(name)
-        if view is None or view.report is None or view.report.incarnation != view.incarnation:
+    for name, report in _present(brokers).items():
+        if name not in names:
             continue
-        is_other = bool(record.log_id) and view.report.log_id != record.log_id
-        if is_other or (name in record.in_sync and view.report.log < record.floor):
+        if _is_older(record, name, report):
             older.append(name)
         else:
-            there[name] = view.report
-    complete = {name: each for name, each in there.items() if record.in_sync.get(name) in each.continues}
+            there[name] = report
+    complete = _complete(record, brokers)
     missing = sorted(names.keys() - there.keys())
     if not complete and missing:
         which = f"; the log of {', '.join(sorted(older))} is another or an older copy" if older else ""
@@ -149,6 +147,33 @@ def _restarted(record: GroupRecord, brokers: Brokers) -> Decision:
     )
 
 
+def _present(brokers: Brokers) -> dict[str, BrokerReport]:
+    """Reports of the processes that are registered."""
+    return {
+        name: view.report
+        for name, view in brokers.items()
+        if view.report is not None and view.report.incarnation == view.incarnation
+    }
+
+
+def _is_older(record: GroupRecord, name: str, report: BrokerReport) -> bool:
+    """Whether the log is another one than the group's, or an older copy."""
+    is_other = bool(record.log_id) and report.log_id != record.log_id
+    return is_other or (name in record.in_sync and report.log < record.floor)
+
+
+def _complete(record: GroupRecord, brokers: Brokers) -> dict[str, BrokerReport]:
+    """Members of the set, or later processes of them, whose logs are known to have all that was acknowledged.
+
+    Of a later process the one before has ended: a master that waits for that one confirms nothing more.
+    """
+    return {
+        name: report
+        for name, report in _present(brokers).items()
+        if record.in_sync.get(name) in report.continues and not _is_older(record, name, report)
+    }
+
+
 def _with_master(record: GroupRecord, name: str, in_sync: dict[str, int], reason: str) -> GroupRecord:
     """The record under a new epoch."""
     before = {**record.before, **{each: number for each, number in record.in_sync.items() if each not in in_sync}}
@@ -159,19 +184,34 @@ def _with_master(record: GroupRecord, name: str, in_sync: dict[str, int], reason
 
 
 def _promoted(version: int, record: GroupRecord, brokers: Brokers) -> Decision:
-    """Another master, when a slave that is in sync does not hear the present one either."""
+    """Another master, when a slave that is in sync says that it does not hear the present one either.
+
+    A registration that says that the master has restarted is not enough: the slave may hang since its report.
+    """
     reports = {name: _report(record, brokers, name) for name in record.in_sync if name != record.master}
     reached = {name: report for name, report in reports.items() if report is not None}
     if not reached:
-        return Decision(sentence=f"broker {record.master} is not reached, and no other has everything")
-    is_other = (
-        brokers[record.master].incarnation != record.in_sync[record.master] if record.master in brokers else False
-    )
-    if not is_other and not any(each.version == version and not each.hears_master for each in reached.values()):
+        return _continued(record, brokers)
+    if not any(each.version == version and not each.hears_master for each in reached.values()):
         return Decision()
     name, _ = furthest(reached)
     in_sync = {each: record.in_sync[each] for each in reached}
     return Decision(_with_master(record, name, in_sync, f"broker {record.master} is lost: {name} is master"))
+
+
+def _continued(record: GroupRecord, brokers: Brokers) -> Decision:
+    """A later process of a member as master: no member is reached, though not all processes of the set have ended."""
+    complete = _complete(record, brokers)
+    restarted = sorted(record.in_sync.keys() & _present(brokers).keys())
+    away = ", ".join(sorted(record.in_sync.keys() - {*restarted}))
+    if complete:
+        name, report = furthest(complete)
+        reason = f"broker {away} is not reached; {name} has restarted and is master: its log is complete"
+        return Decision(_with_master(record, name, {name: report.incarnation}, reason))
+    if not restarted:
+        return Decision(sentence=f"broker {away} is not reached, and no other has everything")
+    which = f"the log of broker {', '.join(restarted)} is not known to be complete after a restart"
+    return Decision(sentence=f"broker {away} is not reached, and {which}")
 
 
 def _passed_on(record: GroupRecord, brokers: Brokers, why: str) -> Decision:
@@ -197,10 +237,10 @@ def state_of(in_sync: Mapping[str, int]) -> GroupState:
 # -- slaves come and go
 
 
-def _without_lost(record: GroupRecord, brokers: Brokers, master: BrokerReport) -> GroupRecord | None:
+def _without_lost(record: GroupRecord, master: BrokerReport) -> GroupRecord | None:
     """The record without the members that are lost; None: all are there."""
     awaited = record.awaited
-    lost = sorted(name for name, incarnation in awaited.items() if _is_lost(name, incarnation, brokers, master))
+    lost = sorted(name for name, incarnation in awaited.items() if _is_lost(name, incarnation, master))
     if not lost:
         return None
     in_sync = {name: each for name, each in record.in_sync.items() if name not in lost}
@@ -217,10 +257,12 @@ def _lone_state(joining: Mapping[str, int]) -> GroupState:
     return GroupState.SEMI_SYNC if joining else GroupState.ASYNC_REPLICATION
 
 
-def _is_lost(name: str, incarnation: int, brokers: Brokers, master: BrokerReport) -> bool:
-    view = brokers.get(name)
-    if view is not None and view.incarnation != incarnation:
-        return True  # it has restarted
+def _is_lost(name: str, incarnation: int, master: BrokerReport) -> bool:
+    """Whether the master has lost that process, or another one has come in its place.
+
+    The master has to say so, though a registration may tell it earlier: one that hangs must not become a lone master by
+    a report of before, because no other could replace it then.
+    """
     follower = master.followers.get(name)
     return follower is not None and (follower.is_lost or follower.incarnation != incarnation)
 

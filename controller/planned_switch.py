@@ -24,6 +24,8 @@ def switched(version: int, record: GroupRecord, brokers: Brokers, to: str = "") 
         brokers: those that are registered, by name.
         to: the next master; "": the one whose log reaches furthest.
     """
+    if to and to not in brokers and to not in _named(record):
+        return _unknown(record, brokers, to)
     if record.state is not GroupState.SYNC_REPLICATION:
         return f"the group is in state {record.state.value}: no other broker has everything; {_what_force_loses()}"
     if to == record.master:
@@ -34,7 +36,7 @@ def switched(version: int, record: GroupRecord, brokers: Brokers, to: str = "") 
     ready = {name: each for name in record.in_sync if (each := _ready(version, record, brokers, name)) is not None}
     ready.pop(record.master, None)
     if to and to not in ready:
-        return f"broker {to} is not reached, or has not adopted the newest record: try again"
+        return _not_ready(record, brokers, to)
     if not ready:
         return "no other member of the in-sync set is reached: try again"
     master = _ready(version, record, brokers, record.master)
@@ -48,6 +50,28 @@ def switched(version: int, record: GroupRecord, brokers: Brokers, to: str = "") 
         record, epoch=record.epoch + 1, master=name, joining={},
         reason=f"switched by an operator from broker {record.master} to {name}",
     )  # fmt: skip
+
+
+def _named(record: GroupRecord | None) -> dict[str, int]:
+    """All brokers that the record names."""
+    return {} if record is None else {**record.in_sync, **record.joining, **record.before}
+
+
+def _unknown(record: GroupRecord | None, brokers: Brokers, to: str) -> str:
+    names = ", ".join(sorted({*brokers, *_named(record)})) or "none"
+    return f"the group has no broker {to} (brokers: {names})"
+
+
+def _not_ready(record: GroupRecord, brokers: Brokers, to: str) -> str:
+    """Why a member of the in-sync set cannot be master now."""
+    view = brokers.get(to)
+    if view is None:
+        return f"broker {to} is not registered: start it"
+    if view.incarnation != record.in_sync[to]:
+        return f"broker {to} has restarted and is not in sync again yet: wait for it; {_what_force_loses()}"
+    if view.report is None:
+        return f"broker {to} is registered and not reached: try again"
+    return f"broker {to} has not adopted the newest record: try again"
 
 
 def _forgets_ids(name: str, brokers: Brokers, window_mib: int) -> str:
@@ -79,7 +103,7 @@ def forced(record: GroupRecord | None, brokers: Brokers, to: str) -> GroupRecord
     """
     view = brokers.get(to)
     if view is None:
-        return f"broker {to} is not registered: start it"
+        return f"broker {to} is not registered: start it" if to in _named(record) else _unknown(record, brokers, to)
     report = view.report
     if report is None:
         return f"broker {to} is registered and not reached"
@@ -103,7 +127,7 @@ def left_out(record: GroupRecord | None, brokers: Brokers, to: str) -> list[str]
     found = []
     if record.log_id and (report is None or report.log_id != record.log_id):
         found.append(f"broker {to} has another log than the group: all messages of the group are lost")
-    for name in sorted({**record.in_sync, **record.joining, **record.before}.keys() - {to}):
+    for name in sorted(_named(record).keys() - {to}):
         view = brokers.get(name)
         other = None if view is None else view.report
         if other is None:

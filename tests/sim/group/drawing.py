@@ -129,6 +129,20 @@ def _away(random: Random, seed: int) -> GroupScenario:
     )  # fmt: skip
 
 
+def _hung(random: Random, seed: int) -> GroupScenario:
+    """One member stands still and stays registered, and the others restart meanwhile: the group needs no other help."""
+    names = list(NAMES[: random.choice((2, 2, 3))])
+    at_ms, stays = random.randint(1_500, 1_900), random.choice((names[0], names[0], names[-1]))
+    faults = [Fault("pause", at_ms, 30_000, {"who": stays, "keeps_session": True})]
+    for who in names:
+        if who != stays:
+            faults.append(Fault("kill", at_ms + random.randint(0, 800), random.choice((50, 500)), {"who": who}))
+    return GroupScenario(
+        seed, at_ms + 6_000, len(names), 1, tuple(sorted(faults, key=lambda each: each.at_ms)), (0,) * 5, session_ms=0,
+        pause_ms=60, log={"segment_bytes": 64 << 10}, node={"tick_ms": 50, "progress_ms": 200}, stall_ms=4_000, timers=False,
+    )  # fmt: skip
+
+
 def _restarts(random: Random, seed: int) -> GroupScenario:
     """Brokers end and are back before the controllers, which stand still, have learnt of it."""
     names = list(NAMES[: random.choice((2, 3))])
@@ -205,7 +219,7 @@ def _sent_again(random: Random, seed: int) -> GroupScenario:
 
 
 AIMED = {3: _rolls, 13: _rolls, 23: _rolls, 33: _rolls, 8: _away, 28: _away, 17: _restarts, 37: _restarts, 6: _unheard,
-         26: _unheard, 15: _handed_over, 35: _taken_back, 19: _sent_again}  # fmt: skip
+         26: _unheard, 15: _handed_over, 35: _taken_back, 19: _sent_again, 39: _hung}  # fmt: skip
 """By the seed's remainder of 40: courses that chance alone draws too rarely."""
 
 

@@ -111,10 +111,11 @@ class GroupInjection:
             broker.guarded(broker.stop)
 
     def _pause(self, fault: Fault) -> None:
-        """SIGSTOP, and SIGCONT. The session of a process that stands still for long ends."""
+        """SIGSTOP, and SIGCONT. The session of a process that stands still for long ends, but in a store of files."""
         broker = self._broker(fault)
         broker.stop_signal()
-        self._expire_later(broker.coordination, fault)
+        if not fault.options.get("keeps_session"):
+            self._expire_later(broker.coordination, fault)
         self._until(fault, broker.continue_signal)
 
     def _pause_controller(self, fault: Fault) -> None:

@@ -100,7 +100,7 @@ class Invariants:
                 raise Broken(f"the process {member} joins, and its disk has {durable} of {record.floor.position}")
         if "reaches furthest" in record.reason:
             self._is_furthest(record)
-        if before is not None and before.master == record.master:
+        if before is not None and (record.master, record.in_sync[record.master]) in before.in_sync.items():
             for member in before.awaited.items() - {**record.in_sync, **record.joining}.items():
                 self._had_time(before.epoch, member)
 

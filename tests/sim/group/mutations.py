@@ -234,7 +234,7 @@ _CONTROLLER = (
     ),
     Mutant(
         "every log counts as complete", "controller.decision",
-        "if record.in_sync.get(name) in each.continues", "if True",
+        "if record.in_sync.get(name) in report.continues and", "if name in record.in_sync and",
     ),
     Mutant(
         "earlier members are forgotten", "controller.decision",
@@ -257,8 +257,14 @@ _CONTROLLER = (
     ),
     Mutant(
         "a restarted member is not lost", "controller.decision",
-        "        return True  # it has restarted\n", "        return False\n",
-        ((" or follower.incarnation != incarnation)", ")"),),
+        "(follower.is_lost or follower.incarnation != incarnation)", "follower.is_lost",
+    ),
+    Mutant(
+        "a restarted member is lost without a word of the master", "controller.decision",
+        "    left = _without_lost(record, master)\n",
+        "    ended = {name for name, each in record.awaited.items() if name in brokers and brokers[name].incarnation != each}\n"
+        "    told = {name: each._replace(is_lost=name in ended or each.is_lost) for name, each in master.followers.items()}\n"
+        "    left = _without_lost(record, replace(master, followers=told))\n",
     ),
     Mutant(
         "the record is written whatever its version is", "controller.group_turns",

@@ -92,15 +92,20 @@ def test_a_member_leads_in_the_place_of_a_master_that_has_no_room_to_begin_its_e
     assert decide(VERSION, SINGLE, {"a": view(version=VERSION - 1), "b": view()}) == (None, "")
 
 
-@pytest.mark.parametrize("how", ["its link is lost", "it has restarted"])
-def test_a_master_that_loses_its_last_slave_goes_on_under_a_new_epoch(how):
-    restarted = how == "it has restarted"
-    brokers = {"a": view(followers=following(is_lost=not restarted)), "b": view(2 if restarted else 1)}
+@pytest.mark.parametrize("told", [following(is_lost=True), following(incarnation=2)], ids=["lost", "restarted"])
+def test_a_master_that_loses_its_last_slave_goes_on_under_a_new_epoch(told):
+    brokers = {"a": view(followers=told), "b": view(2)}
     alone = decide(VERSION, SYNC, brokers).record
     assert (alone.state, alone.epoch, alone.master, alone.in_sync) == (GroupState.SINGLE_MASTER, 4, "a", {"a": 1})
     assert alone.before == {"b": 1}, "it may be the only one that has what is not synced yet"
     brokers = {"a": view(followers=following(is_lost=True), is_settled=True), "b": AWAY}
     assert decide(VERSION, alone, brokers).record.before == {}
+
+
+def test_a_slave_that_restarts_is_not_lost_before_the_master_says_so():
+    """The master may hang since its report: alone, it could not be replaced by the slave."""
+    assert decide(VERSION, SYNC, {"a": view(followers=following()), "b": view(2)}) == (None, "")
+    assert decide(VERSION, SYNC, {"a": AWAY, "b": view(2, **COMPLETE)}).record.master == "b"
 
 
 def test_a_master_with_two_slaves_loses_one_without_a_new_epoch():
@@ -115,7 +120,8 @@ def test_a_master_is_replaced_only_when_a_slave_and_the_controller_have_lost_it(
     assert decide(VERSION, SYNC, {"a": AWAY, "b": view(hears_master=False, version=VERSION - 1)}).record is None
     found = decide(VERSION, SYNC, {"a": AWAY, "b": view(hears_master=False)}).record
     assert (found.master, found.epoch, found.in_sync, found.before) == ("b", 4, {"b": 1}, {"a": 1})
-    assert decide(VERSION, SYNC, {"a": view(2), "b": view(hears_master=True)}).record.master == "b", "it has restarted"
+    assert decide(VERSION, SYNC, {"a": view(2), "b": view(hears_master=True)}).record is None, "it may hang since then"
+    assert decide(VERSION, SYNC, {"a": view(2), "b": view(hears_master=False)}).record.master == "b"
 
 
 def test_of_two_slaves_the_one_with_more_is_promoted_and_the_other_stays():
@@ -128,6 +134,38 @@ def test_of_two_slaves_the_one_with_more_is_promoted_and_the_other_stays():
 def test_no_slave_is_promoted_that_is_not_in_sync(record):
     found = decide(VERSION, record, {"a": AWAY, "b": view(hears_master=False)})
     assert found.record is None and "no other has everything" in found.sentence
+
+
+COMPLETE = {"continues": frozenset((1, 2))}
+"""A report of the second process of a broker, whose log has all that the first one had."""
+
+
+def test_a_slave_that_restarts_with_its_whole_log_while_the_master_hangs_is_promoted():
+    brokers = {"a": AWAY, "b": view(2, version=0, **COMPLETE)}
+    found = decide(VERSION, SYNC, brokers).record
+    assert (found.master, found.epoch, found.in_sync, found.before) == ("b", 4, {"b": 2}, {"a": 1})
+    assert found.reason == "broker a is not reached; b has restarted and is master: its log is complete"
+    assert decide(VERSION, SYNC, {"a": view(followers=following()), "b": brokers["b"]}) == (None, ""), "it is reached"
+
+
+def test_a_master_that_restarts_with_its_whole_log_while_the_slave_hangs_leads_again():
+    found = decide(VERSION, SYNC, {"a": view(2, **COMPLETE), "b": AWAY}).record
+    assert (found.master, found.in_sync, found.before) == ("a", {"a": 2}, {"b": 1})
+
+
+@pytest.mark.parametrize("changes", [{"continues": frozenset((2,))}, {"log_id": "f" * 16}, {"log": LogPoint(3, 99)}])
+def test_a_slave_that_restarts_without_its_whole_log_waits_for_the_master_that_hangs(changes):
+    found = decide(VERSION, SYNC, {"a": AWAY, "b": view(2, **{**COMPLETE, **changes})})
+    sentence = "broker a is not reached, and the log of broker b is not known to be complete after a restart"
+    assert found == (None, sentence)
+
+
+def test_a_lone_master_that_hangs_is_not_replaced_by_a_slave_that_was_in_sync_once():
+    alone = replace(SINGLE, epoch=4, before={"b": 1})
+    found = decide(VERSION, alone, {"a": AWAY, "b": view(2, **COMPLETE)})
+    assert found == (None, "broker a is not reached, and no other has everything")
+    both = decide(VERSION, SYNC, {"a": AWAY, "b": AWAY})
+    assert both == (None, "broker a, b is not reached, and no other has everything")
 
 
 def test_after_everything_stopped_a_complete_log_is_enough():

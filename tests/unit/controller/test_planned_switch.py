@@ -36,9 +36,9 @@ def test_without_an_in_sync_slave_nothing_is_switched(record):
     [
         ("a", {"a": view(), "b": view()}, "is the master already"),
         ("x", {"a": view(), "b": view(), "x": view()}, "is not in sync (in sync: a, b)"),
-        ("b", {"a": view(), "b": AWAY}, "is not reached"),
-        ("b", {"a": view()}, "is not reached"),
-        ("b", {"a": view(), "b": view(2)}, "is not reached"),
+        ("b", {"a": view(), "b": AWAY}, "broker b is registered and not reached: try again"),
+        ("b", {"a": view()}, "broker b is not registered: start it"),
+        ("b", {"a": AWAY, "b": view(2)}, "broker b has restarted and is not in sync again yet: wait for it; what only"),
         ("b", {"a": view(), "b": view(version=VERSION - 1)}, "has not adopted the newest record"),
         ("", {"a": view(), "b": AWAY}, "no other member"),
         ("", {"a": view(), "b": view(version=VERSION - 1)}, "no other member"),
@@ -46,6 +46,13 @@ def test_without_an_in_sync_slave_nothing_is_switched(record):
 )
 def test_what_is_refused_is_said(to, brokers, said):
     assert said in switched(VERSION, SYNC, brokers, to)
+
+
+@pytest.mark.parametrize("record", [SYNC, SINGLE])
+def test_a_broker_that_the_group_does_not_have_cannot_be_forced_either(record):
+    brokers = {"a": view(), "b": view()}
+    sentence = "the group has no broker nope (brokers: a, b)"
+    assert switched(VERSION, record, brokers, "nope") == forced(record, brokers, "nope") == sentence
 
 
 def test_a_member_that_would_forget_ids_is_not_made_master():
@@ -76,6 +83,7 @@ def test_force_takes_an_epoch_above_that_of_every_log():
 
 def test_force_needs_a_broker_that_is_reached():
     assert forced(SYNC, {"a": view()}, "b") == "broker b is not registered: start it"
+    assert forced(None, {}, "b") == "the group has no broker b (brokers: none)"
     assert forced(SYNC, {"b": AWAY}, "b") == "broker b is registered and not reached"
 
 
