@@ -230,7 +230,8 @@ def redrive(
     """Send the dead-letter list to the engine again, and remove each entry after the engine has it on disk.
 
     The proxy of DIR may run. Entries keep their ids; those that the engine refuses again stay on the list. Exit code 5
-    when the engine does not answer for every entry, or a topic has no definition: the others stay.
+    when the engine does not answer for every entry, a topic has no definition, or the list cannot be written: the
+    others stay.
     """
     if "://" in place:
         with redis_at(place, password_file) as (client, _):
@@ -255,8 +256,20 @@ def redriven(instance: Instance, store: BufferedDeadLetters, per_s: int, timeout
                 lambda left: progress.say(f"{left:,} entries left"),
             )  # fmt: skip
     except (BufferError_, OSError) as error:
-        raise CommandError(str(error), UNAVAILABLE) from error
+        raise CommandError(f"{error}{_left_on(store)}", UNAVAILABLE) from error
+    if store.undeleted:
+        raise CommandError(f"{sent} entries sent to the engine{_left_on(store)}", UNAVAILABLE)
     click.echo(f"{sent} entries sent to the engine, {store.refused} refused again: they stay on the list")
+
+
+def _left_on(store: BufferedDeadLetters) -> str:
+    """What became of entries that the engine has and the list did not let go; empty: there are none."""
+    if not store.undeleted:
+        return ""
+    return (
+        f"; {store.undeleted} that the engine has are still on the list, and would be sent again by a further redrive: "
+        f"it cannot be written: {store.fault_of_list}"
+    )
 
 
 def read(directory: Path, dead: bool) -> Iterator[Waiting | BufferDamage]:

@@ -169,11 +169,11 @@ class Drainer:
             else [kept for kept, code in zip(batch, codes, strict=True) if code in TAKEN]
         )
         if taken:
-            self._store.remove(taken)
             self.drained += len(taken)
             self._pause_s, self.last_error = PAUSE_S_MIN, None
             if any(self._is_engines(topic) for topic in {kept.entry.topic for kept in taken}):
                 self._served()
+            self._store.remove(taken)
         refused: dict[tuple[str, int], list[KeptEntry]] = {}
         for kept, code in zip(batch, codes, strict=True):
             if code not in TAKEN:
@@ -202,9 +202,16 @@ class Drainer:
         heappush(self._due, (time.monotonic() + pause_s, topic))
 
     def _dead_letter(self, entries: Sequence[KeptEntry], reason: str) -> None:
+        """Move entries to the dead-letter list; while it cannot be written, their topics wait and the others go on."""
+        topics = {kept.entry.topic for kept in entries}
         limited.error("buffer=%s topic=%s: %d entries to the dead-letter list: %s",
                   self._store.name, entries[0].entry.topic, len(entries), reason)  # fmt: skip
-        self._store.dead_letter(entries, reason)
+        try:
+            self._store.dead_letter(entries, reason)
+        except BufferError_ as error:
+            for topic in topics:
+                self._hold_for(topic, UNDEFINED_S)
+            self._note(str(error))
 
     def _note(self, sentence: str) -> None:
         if self.last_error != sentence:

@@ -51,9 +51,10 @@ class BufferMemoryStore(BufferStore):
             self._last += 1
             self._entries[self._last] = entry
 
-    def _delete(self, kept: Sequence[KeptEntry]) -> None:
+    def _delete(self, kept: Sequence[KeptEntry]) -> Sequence[KeptEntry]:
         for each in kept:
             del self._entries[each.handle]
+        return kept
 
     def _dead_letter(self, kept: Sequence[KeptEntry], reason: str) -> None:
         self.dead += [(reason, each.entry) for each in kept]

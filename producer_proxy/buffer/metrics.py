@@ -8,6 +8,7 @@
 | penstock_buffer_stored_total | messages answered BUFFERED | - |
 | penstock_buffer_refused_total | messages that found no room or no working store | make room, or bring the engine back |
 | penstock_buffer_drained_total{store} | entries given to the engine | - |
+| penstock_buffer_undeleted{store} | entries in the engine that the store cannot delete yet | /readyz says why; a restart repeats them |
 | penstock_buffer_drain_aim{store} | entries per second aimed at | below --buffer-drain-per-s for long: the loop is busy |
 | penstock_buffer_dead{store} | entries on the dead-letter list | `penstock buffer export` |
 | penstock_buffer_damaged_total{store} | entries or ranges of bytes that could not be read | check the disk; the log names file and bytes |
@@ -40,7 +41,8 @@ class BufferMetrics:
             name: GaugeMetricFamily(f"penstock_buffer_{name}", text, labels=["store"])
             for name, text in (
                 ("entries", "messages waiting"), ("bytes", "bytes waiting"), ("oldest_seconds", "age of the oldest entry"),
-                ("dead", "entries on the dead-letter list"), ("working", "whether the store takes entries"),
+                ("dead", "entries on the dead-letter list"),
+                ("undeleted", "entries that the engine has and the store could not delete"), ("working", "whether the store takes entries"),
                 ("weak", "1: has weaknesses that an operator allowed"),
             )
         }  # fmt: skip
@@ -52,7 +54,10 @@ class BufferMetrics:
         for name, store in buffering.stores.items():
             stats = store.stats()
             age_s = 0.0 if stats.oldest_at_ms is None else max(0, store.now_ms() - stats.oldest_at_ms) / 1000
-            values = (stats.entries, stats.bytes, age_s, stats.dead, stats.fault is None, stats.warning is not None)
+            values = (
+                stats.entries, stats.bytes, age_s, stats.dead, stats.undeleted, stats.fault is None,
+                stats.warning is not None,
+            )  # fmt: skip
             for gauge, value in zip(gauges.values(), values, strict=True):
                 gauge.add_metric([name], value)
             drainer = buffering.drainers.get(name)

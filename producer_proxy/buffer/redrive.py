@@ -5,14 +5,16 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import gevent
+
 from producer_proxy.buffer import blocks
 from producer_proxy.buffer.disk import dead
 from producer_proxy.buffer.entry import BufferEntry, decode
-from producer_proxy.buffer.errors import BufferUnavailable
 from producer_proxy.buffer.room import RoomLimits
 from producer_proxy.buffer.store import BufferStore, KeptEntry
 
 LIST_BYTES_MAX = 1 << 40
+ATTEMPTS, PAUSE_S = 5, 0.1
 
 
 class BufferedDeadLetters(BufferStore):
@@ -23,6 +25,7 @@ class BufferedDeadLetters(BufferStore):
         topic: only its entries; None: those of all topics.
     Attributes:
         refused: number of entries that were refused again.
+        fault_of_list: why entries that the engine has could not be removed from the list; None: they are.
     """
 
     name = "dead letters"
@@ -30,7 +33,9 @@ class BufferedDeadLetters(BufferStore):
     def __init__(self, found: Iterable[tuple[Any, BufferEntry]], topic: str | None, now_ms: Callable[[], int]) -> None:
         super().__init__(RoomLimits(LIST_BYTES_MAX, LIST_BYTES_MAX, 100), now_ms)
         self._left = {handle: entry for handle, entry in found if topic in (None, entry.topic)}
+        self._unremoved: list[Any] = []
         self.refused = 0
+        self.fault_of_list: str | None = None
         self.found(list(self._left.values()))
 
     def take(self, skip: Collection[str], count_max: int, bytes_max: int) -> list[KeptEntry]:
@@ -52,15 +57,33 @@ class BufferedDeadLetters(BufferStore):
     def oldest_at_ms(self) -> int | None:
         return next((entry.accepted_at_ms for entry in self._left.values()), None)
 
-    def close(self) -> None:
-        """Nothing is open."""
+    @property
+    def undeleted(self) -> int:
+        return len(self._unremoved)
 
-    def _delete(self, kept: Sequence[KeptEntry]) -> None:
-        try:
-            self._remove([each.handle for each in kept])
-        except OSError as error:
-            raise BufferUnavailable(f"the dead-letter list cannot be written: {error}") from error
+    def close(self) -> None:
+        """Remove what the list did not let go, in ATTEMPTS attempts with growing pauses. Nothing is open."""
+        for attempt in range(ATTEMPTS):
+            self._remove_all()
+            if not self._unremoved:
+                break
+            gevent.sleep(PAUSE_S * 2**attempt)
+
+    def _delete(self, kept: Sequence[KeptEntry]) -> Sequence[KeptEntry]:
         self._forget(kept)
+        self._unremoved += [each.handle for each in kept]
+        self._remove_all()
+        return kept
+
+    def _remove_all(self) -> None:
+        """Remove the entries that the engine has. Those that the list does not let go are tried with the next ones."""
+        if self._unremoved:
+            try:
+                self._remove(self._unremoved)
+            except OSError as error:
+                self.fault_of_list = str(error)
+            else:
+                self._unremoved, self.fault_of_list = [], None
 
     def _forget(self, kept: Sequence[KeptEntry]) -> None:
         for each in kept:

@@ -23,6 +23,7 @@ class BufferStats(NamedTuple):
 
     Attributes:
         dead: entries on the dead-letter list.
+        undeleted: entries that the engine has and that the store could not delete yet; after a restart they are sent again.
         damaged: entries or byte ranges that could not be read and were reported.
         fault: why nothing can be stored now; None: it can.
         warning: the store's weaknesses that an operator has allowed by name; None without any.
@@ -32,6 +33,7 @@ class BufferStats(NamedTuple):
     bytes: int
     oldest_at_ms: int | None
     dead: int
+    undeleted: int
     damaged: int
     fault: str | None
     warning: str | None
@@ -74,15 +76,12 @@ class BufferStore(ABC):
         self.filled.set()
 
     def remove(self, kept: Sequence[KeptEntry]) -> None:
-        """Delete entries that the engine has. May block.
+        """Delete entries that the engine has, or that are on the dead-letter list. May block.
 
+        They leave the buffer also when the store refuses the deletion, which it then repeats by itself: `undeleted`.
         After a crash before the deletion is durable, `take` returns them again.
-
-        Raises:
-            BufferUnavailable: they stay, and `take` returns them again.
         """
-        self._delete(kept)
-        self._leave([each.entry for each in kept])
+        self._leave([each.entry for each in self._delete(kept)])
 
     def dead_letter(self, kept: Sequence[KeptEntry], reason: str) -> None:
         """Move entries that the engine will never take to the dead-letter list, durably.
@@ -93,13 +92,19 @@ class BufferStore(ABC):
         self.remove(kept)
 
     @property
+    def undeleted(self) -> int:
+        """Number of entries that have left the buffer and that the store could not delete yet."""
+        return 0
+
+    @property
     def dead_count(self) -> int:
         """Number of entries on the dead-letter list."""
         return 0
 
     def stats(self) -> BufferStats:
         return BufferStats(
-            self.room.entries, self.room.bytes, self.oldest_at_ms(), self.dead_count, self.damaged, self.fault(), self.warning()
+            self.room.entries, self.room.bytes, self.oldest_at_ms(), self.dead_count, self.undeleted, self.damaged, self.fault(),
+            self.warning(),
         )  # fmt: skip
 
     def found(self, entries: Sequence[BufferEntry]) -> None:
@@ -155,7 +160,8 @@ class BufferStore(ABC):
     def _write(self, entries: Sequence[BufferEntry]) -> None: ...
 
     @abstractmethod
-    def _delete(self, kept: Sequence[KeptEntry]) -> None: ...
+    def _delete(self, kept: Sequence[KeptEntry]) -> Sequence[KeptEntry]:
+        """Delete entries; returns those that leave the count now. The others leave it by a new count."""
 
     @abstractmethod
     def _dead_letter(self, kept: Sequence[KeptEntry], reason: str) -> None: ...

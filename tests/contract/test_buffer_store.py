@@ -87,7 +87,7 @@ def test_a_topic_that_is_skipped_does_not_hold_up_the_others(store):
 def test_a_topic_that_is_held_for_long_does_not_hold_up_those_of_its_shard(store):
     if not isinstance(store, RedisStore) or store._slots._make("x").passes_over is False:
         pytest.skip("one sequence per topic, or one that is deleted from its head only")
-    shards = [(topic, store._shard_of(topic).key) for topic in (f"t{number}" for number in range(20))]
+    shards = [(topic, store._slots.shard_of(topic).key) for topic in (f"t{number}" for number in range(20))]
     held, other = [topic for topic, key in shards if key == shards[0][1]][:2]
     store.put([entry(number, held) for number in range(700)])
     store.put([entry(number, other) for number in range(700, 705)])

@@ -6,6 +6,7 @@ import select
 import signal
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from typing import Any
@@ -67,6 +68,15 @@ class OwnProxy:
         """The sum of a metric over its labels."""
         text = urllib.request.urlopen(f"http://127.0.0.1:{self.facts['ops_port']}/metrics", timeout=10).read().decode()
         return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith((f"{name}{{", f"{name} ")))
+
+    def readiness(self) -> str:
+        """The text of /readyz, whether it is ready or not."""
+        try:
+            return (
+                urllib.request.urlopen(f"http://127.0.0.1:{self.facts['ops_port']}/readyz", timeout=10).read().decode()
+            )
+        except urllib.error.HTTPError as error:
+            return error.read().decode()
 
     def backlog(self) -> int:
         """Entries that wait in its buffers."""

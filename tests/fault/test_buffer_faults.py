@@ -14,6 +14,7 @@ from tests.e2e.running import RunningPenstock
 from tests.fault.buffered import buffered, engine_stopped, made_shop, stored, warm
 from tests.fault.own_proxy import OwnProxy
 from tests.fault.paced import STORED, Paced, compare
+from tests.fault.stock_clients import Sender
 from tests.services import require
 from tests.services.redis_server import RedisServer, free_port
 from tests.waiting import until
@@ -78,6 +79,31 @@ class Faults:
     def of_another_type(self) -> None:
         for key in self._keys:
             self._client.set(key, "somebody's")
+
+
+@pytest.mark.parametrize("permissions", ["-xdel", "-xdel -xadd -rpush"], ids=["deletes", "writes"])
+def test_a_redis_that_refuses_deletions_costs_no_copies_and_no_live_send(
+    penstock, shop, proxies, redis_server, permissions
+):
+    """As after a failed snapshot: reads go on. The engine is back long before Redis deletes again."""
+    topic, proxy, client = f"redis.orders.refused.{len(permissions)}", proxies(), redis_server.client()
+    warm(proxy, shop, topic)
+    with Sender(proxy.address, shop) as sender, engine_stopped(penstock):
+        told = [sender.one(topic, b"warm:%d:" % n, key=f"k{n % 30}").code for n in range(1, 301)]
+        client.execute_command("ACL", "SETUSER", "default", *permissions.split())
+    assert set(told) == {Code.BUFFERED}
+    try:
+        proxy.wait_drained()
+        until(lambda: "refuses to delete" in proxy.readiness(), "/readyz says why", 10)
+        assert proxy.metric("penstock_buffer_undeleted") == 300
+        with Sender(proxy.address, shop) as sender:
+            live = [sender.one(topic, b"warm:%d:" % n, key=f"k{n % 30}").code for n in range(301, 331)]
+        assert set(live) == {Code.OK}
+    finally:
+        client.execute_command("ACL", "SETUSER", "default", "+@all")
+    until(lambda: proxy.metric("penstock_buffer_undeleted") == 0, "Redis deletes again", 10)
+    found = stored(penstock, shop, topic)
+    assert len({each.id for each in found}) == 331 and len(found) <= 331 + 30  # of the first timeouts
 
 
 @pytest.mark.parametrize(

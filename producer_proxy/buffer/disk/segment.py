@@ -25,6 +25,7 @@ class BufferSegment:
         base: position of its first byte.
         size: bytes in use.
         live: entries that are not drained, entries whose sync still runs included.
+        unmarked: offsets of drained entries whose marks could not be written; they are written with the next ones.
         damaged: some bytes are not a valid entry; the file is then renamed to *.damaged instead of deleted.
         named: the file's name in the directory is durable.
     """
@@ -34,6 +35,7 @@ class BufferSegment:
         self.path = directory / f"{base:020d}.buf"
         self.done_path = self.path.with_suffix(".done")
         self.size = self.live = 0
+        self.unmarked: list[int] = []
         self.damaged = self.named = False
         self._file = -1
         self._done_file = -1

@@ -149,6 +149,10 @@ class DiskStore(BufferStore):
         os.close(self._lock)
 
     @property
+    def undeleted(self) -> int:
+        return sum(len(segment.unmarked) for segment in self._segments)
+
+    @property
     def dead_count(self) -> int:
         return self._dead.count
 
@@ -204,20 +208,26 @@ class DiskStore(BufferStore):
             for segment in unnamed:
                 segment.named = True
 
-    def _delete(self, kept: Sequence[KeptEntry]) -> None:
+    def _delete(self, kept: Sequence[KeptEntry]) -> Sequence[KeptEntry]:
         for segment, positions in self._by_segment(sorted(each.handle >> _TIME_BITS for each in kept)):
             segment.live -= len(positions)
+            segment.unmarked += [position - segment.base for position in positions]
+            # Whatever fails, the entries leave the queue: a copy after a restart is better than a stuck queue.
             try:
-                self._file_work.run(segment.mark_done, [position - segment.base for position in positions])
+                self._file_work.run(segment.mark_done, segment.unmarked)
+                segment.unmarked = []
+            except OSError as error:
+                limited.error("buffer=%s: marks of drained entries cannot be written: %s", self._directory, error)
+            try:
                 self._delete_if_drained(segment)
             except OSError as error:
-                # The entries leave the queue all the same: a copy under the same id is better than a stuck queue.
-                limited.error("buffer=%s: marks of drained entries cannot be written: %s", self._directory, error)
+                limited.error("buffer=%s: a drained segment cannot be deleted: %s", self._directory, error)
         by_topic: dict[str, set[int]] = {}
         for each in kept:
             by_topic.setdefault(each.entry.topic, set()).add(each.handle)
         for topic, numbers in by_topic.items():
             self._waiting.remove(topic, numbers)
+        return kept
 
     def _delete_if_drained(self, segment: BufferSegment) -> None:
         if segment.live == 0:

@@ -1,13 +1,14 @@
 """Checks that a Redis is fit for messages answered BUFFERED: it must not evict, and must sync each write before it
-answers.
+answers. And that it deletes: a failed snapshot, a read-only replica or a permission may forbid it while reads go on.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from redis.exceptions import ResponseError
 
 from producer_proxy.buffer.redis.client import masters
+from producer_proxy.buffer.redis.layouts import Layout
 
 ACCEPTABLE = {
     "evicting": "may evict what is buffered",
@@ -49,3 +50,22 @@ def warning(found: dict[str, str], accepted: Collection[str]) -> str | None:
     """The weaknesses that are allowed, as a sentence; None: there are none."""
     allowed = [f"{ACCEPTABLE[name]}: {sentence}" for name, sentence in found.items() if name in accepted]
     return "; ".join(allowed) or None
+
+
+def refused_deletion(shards: Iterable[Layout]) -> str | None:
+    """The reason why Redis deletes nothing from one of these shards, as a sentence; None: it deletes.
+
+    Raises the errors of a Redis that is away.
+    """
+    for shard in shards:
+        try:
+            shard.try_delete()
+        except ResponseError as error:
+            if not str(error).startswith("WRONGTYPE"):  # a foreign key: its topics alone are refused
+                return refuses_deletions(error)
+    return None
+
+
+def refuses_deletions(error: Exception) -> str:
+    """The fault of a store whose deletion was answered with this error."""
+    return f"Redis refuses to delete: {error}"

@@ -7,13 +7,24 @@ stale drainer: only exactly the value that was read is deleted.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 TRIM = """
 if redis.call('LINDEX', KEYS[1], 0) ~= ARGV[1] then return 0 end
 redis.call('LTRIM', KEYS[1], ARGV[2], -1)
 return 1
 """
+
+
+KEEP_ALL = "return redis.call('LTRIM', KEYS[1], 0, -1)"
+
+
+class ShardValue(NamedTuple):
+    """A value that was read. `position` is its handle in the layout."""
+
+    shard: "Layout"
+    position: Any
+    value: bytes
 
 
 class HeadChanged(Exception):
@@ -48,6 +59,10 @@ class Layout(ABC):
     def delete(self, handles: Sequence[Any]) -> None:
         """Remove values that were read. Raises HeadChanged: some were gone already."""
 
+    @abstractmethod
+    def try_delete(self) -> None:
+        """Run the command that deletes, so that it deletes nothing. Raises the error with which Redis refuses it."""
+
 
 class Streams(Layout):
     """XADD, XRANGE, XDEL by id.
@@ -76,6 +91,9 @@ class Streams(Layout):
     def delete(self, handles: Sequence[Any]) -> None:
         if self._client.xdel(self.key, *handles) != len(handles):
             raise HeadChanged(self.key)
+
+    def try_delete(self) -> None:
+        self._client.xdel(self.key, b"0-0")
 
 
 class Lists(Layout):
@@ -110,6 +128,16 @@ class Lists(Layout):
 
     def delete(self, handles: Sequence[Any]) -> None:
         self._deleted.update(handles)
+        try:
+            self._trim()
+        except BaseException:
+            self._deleted.difference_update(handles)
+            raise
+
+    def try_delete(self) -> None:
+        self._client.eval(KEEP_ALL, 1, self.key)
+
+    def _trim(self) -> None:
         count = 0
         while self._base + count in self._deleted:
             count += 1

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from common.config.store import ConfigStore
+from common.keyhash import murmur2
 from producer_proxy.buffer.redis.layouts import Layout
 
 PREFIX = "penstock:buffer"
@@ -74,6 +75,11 @@ class BufferSlots:
         if slot not in self._shards:
             self._shards[slot] = [self._make(shard_key(self._prefix, slot, part)) for part in range(PARTS)]
         return self._shards[slot]
+
+    def shard_of(self, topic: str) -> Layout:
+        """The own shard of a topic."""
+        assert self.own is not None
+        return self.shards(self.own)[murmur2(topic.encode()) % PARTS]
 
     def ours(self) -> list[int]:
         """The slots that this proxy drains, those of stopped proxies first: their entries are older."""

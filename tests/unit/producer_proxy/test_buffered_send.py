@@ -3,6 +3,7 @@
 import gevent
 import pytest
 
+import producer_proxy.buffer.redrive as redrive_module
 import producer_proxy.proxy as proxy_module
 from common.clock import SystemClock
 from common.config import ConfigView
@@ -16,6 +17,7 @@ from producer_proxy.buffer.buffering import Buffering
 from producer_proxy.buffer.disk import dead
 from producer_proxy.buffer.drain import Drainer
 from producer_proxy.buffer.entry import BufferEntry
+from producer_proxy.buffer.errors import BufferFull
 from producer_proxy.buffer.memory_store import BufferMemoryStore
 from producer_proxy.buffer.redrive import DeadFile
 from producer_proxy.buffer.room import RoomLimits
@@ -294,6 +296,46 @@ def test_a_dead_letter_list_is_sent_again_while_its_proxy_runs_and_keeps_what_is
     wait_until(lambda: store.refused == 3)
     drainer.stop()
     assert len(list(dead.read(tmp_path))) == 3
+
+
+def test_a_list_that_cannot_be_written_gets_each_entry_sent_once_and_says_what_it_still_has(
+    desk, tmp_path, monkeypatch
+):
+    text = encoded(topic="safe", body=b"dead", key="k")
+    entries = [BufferEntry("safe", b"k", bytes([number] * 16), text, 1) for number in range(3)]
+    dead.DeadList(tmp_path).append([dead.DeadEntry(1, "too large", entry) for entry in entries])
+
+    def refuse(directory, offsets):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(dead, "mark_done", refuse)
+    monkeypatch.setattr(redrive_module, "PAUSE_S", 0.001)
+    store = DeadFile(tmp_path, None, SystemClock().now_ms)
+    drainer = Drainer(store, desk.proxy.topics, 1000)
+    wait_until(lambda: store.undeleted == 3)
+    drainer.stop()
+    store.close()
+    assert desk.stored("safe").count(b"dead") == 3 and drainer.drained == 3
+    assert store.undeleted == 3 and "Read-only" in store.fault_of_list and len(list(dead.read(tmp_path))) == 3
+    monkeypatch.undo()
+    store.close()
+    assert store.undeleted == 0 and not list(tmp_path.iterdir())
+
+
+def test_a_dead_letter_list_that_takes_nothing_holds_up_no_other_topic(desk, monkeypatch):
+    desk.broker.batch_code = Code.UNAVAILABLE
+    assert desk.codes(message(b"1")) == [Code.BUFFERED]
+
+    def refuse(kept, reason):
+        raise BufferFull("the dead-letter list cannot be written")
+
+    store = desk.disk
+    store.put([BufferEntry("gone", b"k", bytes(16), encoded(topic="gone", body=b"x", key="k"), 1)])
+    monkeypatch.setattr(desk.proxy.topics, "was_deleted", lambda topic: True)
+    monkeypatch.setattr(store, "_dead_letter", refuse)
+    desk.broker.batch_code = 0
+    wait_until(lambda: store.room.entries == 1, 5)
+    assert sorted(desk.stored("safe")) == [b"1", b"w"] and store.ordering_keys.holds("gone", b"k")
 
 
 def test_a_buffer_that_takes_nothing_is_unavailable_and_a_timeout_stays_unknown(desk):
