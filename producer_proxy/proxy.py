@@ -184,6 +184,7 @@ class ProducerProxy:
         if self.front is not None:
             takes_replies = "reply" not in self.admission.settings.features_off
             self.front.follow(self._view.generation, self.admission.own, takes_replies)
+            self.front.switch_s = self.brokers.switch_s
         self._sent.follow()  # last: from here on nothing is sent by the configuration of before
         self._copied.follow()
 

@@ -30,6 +30,7 @@ cdef struct AppendRun:                # consecutive messages of one queue: they 
     uint32_t head
     uint32_t tail
     uint32_t id_window_ms             # not 0: its one message is checked against an id window of this length
+    bint left_out                     # of the frame, as no call waits for it
     bint alone                        # it holds one message and no other will join
     uint32_t destination              # its number among the append's destinations; 0: not needed
     size_t bytes
@@ -84,7 +85,9 @@ cdef class AppendRequest:
                            bint alone) except NULL
     cdef unsigned char* encode(self, unsigned char* start, uint32_t request_id, int durability) noexcept
     cdef unsigned char* encode_again(self, unsigned char* start, uint32_t request_id, int durability) noexcept
-    cdef bint is_awaited(self)
+    cdef bint has_expired(self)
+    cdef bint drop_expired(self) except -1
+    cdef bint leave_out_expired_runs(self) except -1
     cdef int tell_taps(self) except -1
     cdef int clear(self) except -1
     cdef int forget_moved(self) except -1

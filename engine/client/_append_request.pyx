@@ -123,7 +123,7 @@ cdef class AppendRequest:
         cell.key, cell.run, cell.stamp = (<uint64_t>topic_id << 32) | queue, self.run_count, self.stamp
         run = &self.runs[self.run_count]
         run.topic_id, run.queue, run.count, run.bytes, run.head, run.destination = topic_id, queue, 0, 0, 0, 0
-        run.id_window_ms, run.alone, run.tap = id_window_ms, alone, <void*>destination.tap
+        run.id_window_ms, run.alone, run.left_out, run.tap = id_window_ms, alone, False, <void*>destination.tap
         if destination.tap is not None and destination.tap not in self.taps:
             self.taps.append(destination.tap)
         if destination.homes is not None or destination.tap is not None:
@@ -171,12 +171,16 @@ cdef class AppendRequest:
 
         Returns its end.
         """
+        cdef uint32_t count = 0
         cdef unsigned char* out = start + FRAME_HEADER_SIZE + APPEND_HEAD_SIZE
         cdef unsigned char* head
         cdef uint32_t r, i, pad
         cdef AppendRun* run
         for r in range(self.run_count):
             run = &self.runs[r]
+            if run.left_out:
+                continue
+            count += 1
             head = out
             memset(head, 0, BATCH_HEADER_SIZE)
             put32(head + 4, <uint32_t>(BATCH_HEADER_SIZE + run.bytes))
@@ -201,7 +205,7 @@ cdef class AppendRequest:
         start[4] = OP_APPEND
         put32(start + 8, request_id)
         start[FRAME_HEADER_SIZE] = durability
-        put32(start + FRAME_HEADER_SIZE + 4, self.run_count)
+        put32(start + FRAME_HEADER_SIZE + 4, count)
         self.request_id = request_id
         return out
 
@@ -226,13 +230,53 @@ cdef class AppendRequest:
             self.tap_states.append(tap.sending(self))
         return 0
 
-    cdef bint is_awaited(self):
-        """Whether any call still waits for it."""
+    cdef bint has_expired(self):
+        """Whether a call of it waits no longer."""
         cdef Waiter waiter
         for waiter in self.waiters:
-            if waiter is not None and not waiter.expired:
+            if waiter is not None and waiter.expired:
                 return True
         return False
+
+    cdef bint drop_expired(self) except -1:
+        """Drop the messages that no call waits for, before it is sent for the first time; returns whether any is left.
+
+        Nothing is added any more. A tap is told of each message once, so its runs stay whole.
+        """
+        cdef bint is_any_left = False
+        cdef AppendRun* run
+        cdef uint32_t r, i, last
+        for r in range(self.run_count):
+            run = &self.runs[r]
+            i, last = run.head, 0
+            while i:
+                if run.tap == <void*>None and self.items[i - 1].waiter != MOVED and (<Waiter>self.waiters[self.items[i - 1].waiter]).expired:
+                    if last:
+                        self.items[last - 1].next = self.items[i - 1].next
+                    else:
+                        run.head = self.items[i - 1].next
+                    self.items[i - 1].waiter = MOVED
+                    run.count -= 1
+                    run.bytes -= self.items[i - 1].size
+                else:
+                    last = i
+                i = self.items[i - 1].next
+            run.tail, run.left_out = last, run.count == 0
+            is_any_left = is_any_left or run.count > 0
+        return is_any_left
+
+    cdef bint leave_out_expired_runs(self) except -1:
+        """See the reference."""
+        cdef bint is_any_left = False
+        cdef uint32_t r, i
+        for r in range(self.run_count):
+            self.runs[r].left_out = True
+            i = self.runs[r].head         # 0: it was not sent at first
+            while i and self.runs[r].left_out:
+                if self.items[i - 1].waiter != MOVED and not (<Waiter>self.waiters[self.items[i - 1].waiter]).expired:
+                    self.runs[r].left_out, is_any_left = False, True
+                i = self.items[i - 1].next
+        return is_any_left
 
     cdef int answer_all(self, int code) except -1:
         """Report one code for every message."""
@@ -254,19 +298,25 @@ cdef class AppendRequest:
 
         The size is checked first: the loop reads no byte beyond it. Args: on_unknown_id: see the reference.
         """
-        cdef uint32_t r, i
+        cdef uint32_t r, i, count = 0
         cdef uint16_t code
         cdef uint32_t queue
         cdef int64_t offset
         cdef Waiter waiter
         cdef AppendRun* run
-        if size != <Py_ssize_t>self.run_count * APPEND_RESULT_SIZE + APPEND_END_SIZE:
+        for r in range(self.run_count):
+            count += not self.runs[r].left_out
+        if size != <Py_ssize_t>count * APPEND_RESULT_SIZE + APPEND_END_SIZE:
             return self.answer_all(CODE_TIMEOUT)
         for r in range(self.run_count):
             run = &self.runs[r]
-            memcpy(&code, results + APPEND_RESULT_SIZE * r, 2)
-            memcpy(&offset, results + APPEND_RESULT_SIZE * r + 8, 8)
-            queue = get32(results + APPEND_RESULT_SIZE * r + 4) if code in (CODE_DUPLICATE, CODE_CLAIMED) else run.queue
+            if run.left_out:              # no call waits for it; a tap is told that it may be stored
+                run.code, run.told_queue, run.told_offset = CODE_TIMEOUT, run.queue, -1
+                continue
+            memcpy(&code, results, 2)
+            memcpy(&offset, results + 8, 8)
+            queue = get32(results + 4) if code in (CODE_DUPLICATE, CODE_CLAIMED) else run.queue
+            results += APPEND_RESULT_SIZE
             if code == CODE_UNKNOWN_TOPIC:
                 on_unknown_id(run.topic_id)
                 code = CODE_UNAVAILABLE

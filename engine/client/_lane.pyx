@@ -264,10 +264,15 @@ cdef class Lane(TurnEnd):
         return 0
 
     cdef int send(self) except -1:
-        """Encode the append straight into the connection's output, and begin the next one."""
+        """Encode the append straight into the connection's output, without what no call waits for; begin the next one."""
         cdef AppendRequest append = self.filling
         cdef AppendLink link = self.link
         cdef unsigned char* start
+        if append.has_expired() and not append.drop_expired():
+            self.filling = AppendRequest()
+            self.append_number += 1
+            self.waiting -= append.item_count
+            return append.answer_all(CODE_TIMEOUT)
         if append.taps:
             append.tell_taps()
         start = link.out_reserve(append.frame_bytes)
@@ -293,7 +298,7 @@ cdef class Lane(TurnEnd):
         self.is_due_again = False
         flying, self.flying = self.flying, []
         for append in flying:
-            if not append.is_awaited():
+            if not append.leave_out_expired_runs():
                 self.waiting -= append.item_count
                 append.answer_all(CODE_TIMEOUT)
                 continue

@@ -21,7 +21,7 @@ cdef bytes ONLY_HOME = b"\0"          # number of the only broker
 
 
 cdef class CallbackWaiter(Waiter):
-    """For the rare path: calls `callback([(code, queue, offset), …])` once, in a loop callback."""
+    """For the rare path: calls `callback([(code, queue, offset), …])` once, in a loop callback, unless it is withdrawn."""
 
     cdef list results
     cdef object callback
@@ -38,6 +38,11 @@ cdef class CallbackWaiter(Waiter):
     cdef int done(self) except -1:
         self.callback(self.results)
         return 0
+
+    def withdraw(self):
+        """Wait no longer: what was not sent will not be. Returns the results so far; None: the message may be stored."""
+        self.expired = True
+        return self.results
 
 
 cdef class Lanes:
@@ -108,8 +113,8 @@ cdef class Lanes:
         path's entry.
 
         `callback([(code, queue, offset), …])` comes once: later in a loop callback, or at once when nothing was taken.
-        UNAVAILABLE: no broker takes this message now; OVERLOADED: too much waits already. Neither is stored. Returns
-        whether any was taken.
+        UNAVAILABLE: no broker takes this message now; OVERLOADED: too much waits already. Neither is stored. Returns the
+        waiter of what was taken, which can be withdrawn; False: nothing was.
         """
         cdef CallbackWaiter waiter = CallbackWaiter(len(messages), callback)
         cdef Destination destination
@@ -141,7 +146,7 @@ cdef class Lanes:
         if waiter.waiting == 0:
             waiter.done()
             return False
-        return True
+        return waiter
 
     def ask(self, Destination destination, key, id16, bytes encoded, token_for, callback):
         """As submit(), of one request: `token_for(group)` gives the message's trailer, or None when too many wait

@@ -20,12 +20,26 @@ NO_RESULT = (layout.TIMEOUT, 0, -1)
 
 
 class Waiter:
-    """A call that waits for the results of its messages. `waiting`: appends that have not reported theirs."""
+    """A call that waits for the results of its messages.
+
+    Attributes:
+        waiting: appends that have not reported theirs.
+        expired: it waits no longer. What was not sent of it will not be.
+    """
 
     def __init__(self, count: int, callback: Callable[[list[Result]], object]) -> None:
-        self.results: list[Result] = [NO_RESULT] * count
-        self.waiting = 0
+        self.results: list[Result | None] = [None] * count
+        self.waiting, self.expired = 0, False
         self.callback = callback
+
+    def withdraw(self) -> list[Result | None]:
+        """See `_lanes.CallbackWaiter`."""
+        self.expired = True
+        return self.results
+
+    def done(self) -> None:
+        if not self.expired:
+            self.callback([NO_RESULT if each is None else each for each in self.results])
 
 
 class AppendItem:
@@ -128,6 +142,26 @@ class AppendRequest:
                     item.waiter.results[item.index] = (code, run.queue, -1)
         self._finish()
 
+    @property
+    def has_expired(self) -> bool:
+        """Whether a call of it waits no longer."""
+        return any(waiter.expired for waiter in self.waiters)
+
+    def drop_expired(self) -> bool:
+        """Drop the messages that no call waits for, before it is sent for the first time; returns whether any is left."""
+        for run in self.runs:
+            run.items[:] = [item for item in run.items if item.waiter is None or not item.waiter.expired]
+        self.runs = [run for run in self.runs if run.items]
+        return bool(self.runs)
+
+    def leave_out_expired_runs(self) -> bool:
+        """Leave out the runs that no call waits for, before it is sent again; returns whether any is left.
+
+        Of others every message stays: the broker finds a batch by exactly the bytes that were sent.
+        """
+        self.runs = [run for run in self.runs if any(map(is_awaited, run.items))]
+        return bool(self.runs)
+
     def forget_moved(self) -> None:
         """Release the waiters whose messages were all moved to other appends."""
         still = {id(item.waiter) for run in self.runs for item in run.items if item.waiter is not None}
@@ -139,4 +173,9 @@ class AppendRequest:
         for waiter in self.waiters:
             waiter.waiting -= 1
             if waiter.waiting == 0:
-                waiter.callback(waiter.results)
+                waiter.done()
+
+
+def is_awaited(item: AppendItem) -> bool:
+    """Whether a call waits for this append to tell the item's result."""
+    return item.waiter is not None and not item.waiter.expired

@@ -17,8 +17,9 @@ from engine.client.append import AppendClient, Destination, Lane, Lanes
 from engine.client.dial import Hello, admit_all
 from engine.client.durability import LANES
 from engine.client.master_append import MasterAppendClient
+from engine.client.master_choice import SWITCHED_S
 from engine.client.master_client import MasterClient
-from engine.client.router import DROP_S, LOOK_S, BrokerGroup, Place, Router, limited, link_to
+from engine.client.router import DROP_S, LOOK_S, BrokerGroup, Place, Router, brokers_at, limited, link_to
 from engine.client.rpc import RpcLink
 from engine.link.codes import TIMEOUT
 from engine.link.integers import U32
@@ -26,7 +27,8 @@ from engine.link.operations import TOPIC
 
 ONLY = "main"
 RESEND_S = 0.25
-"""Silence after which sent messages without a key are sent to another group too. If they were stored, copies result."""
+"""Silence after which sent messages without a key are sent to another group too. If they were stored, copies result.
+A group with several brokers gets SWITCHED_S: its next master is sent them again, and finds those that it has."""
 
 START_S = 3.0
 """A proxy that starts is ready when all groups are connected, or after this time when any is: keys of the others would be
@@ -37,6 +39,8 @@ PROBE_S = 3.0
 
 # Nothing can be steered away from the only broker. The lanes' QueueLimits know how slow it is and refuse.
 ALONE = BreakerConfig(bound_s_min=1.0, patience_s=math.inf)
+# A hanging master is replaced by another broker of its group; then the messages that waited are stored.
+REPLICATED = BreakerConfig(patience_s=SWITCHED_S)
 
 
 class Broker(BrokerGroup):
@@ -45,11 +49,14 @@ class Broker(BrokerGroup):
     Attributes:
         is_silent: a rare operation had no answer in time, and none has come since. The breaker sees appends only, so it
             does not learn of a broker that hangs while nothing is sent to it.
+        switch_s: time within which another of its brokers takes over; 0: it has only one.
         is_spared: an operator steers messages away that can go to another group.
     """
 
     def __init__(self, name: str, number: int, address: Place, append: AppendClient, rpc: RpcLink, now_s: float):
-        super().__init__(name, number, address, rpc, Breaker(now_s, ALONE if name == ONLY else BreakerConfig()))
+        self.switch_s = SWITCHED_S if brokers_at(address) else 0.0
+        config = REPLICATED if self.switch_s else BreakerConfig()
+        super().__init__(name, number, address, rpc, Breaker(now_s, ALONE if name == ONLY else config))
         self.append, self.is_silent, self.is_spared = append, False, False
         self._moved_sent = False
         for lane in append.lanes:
@@ -62,7 +69,12 @@ class Broker(BrokerGroup):
         oldest = [each for lane in lanes if (each := lane.oldest_sent_at) is not None]
         owed_s = now_s - min(oldest) - stalls.since(min(oldest)) if oldest else None
         self.observe(now_s, max(slowest) if slowest else None, owed_s)
-        if owed_s is not None and owed_s > RESEND_S and not self._moved_sent and self.breaker.state is State.OPEN:
+        if (
+            owed_s is not None
+            and owed_s > (self.switch_s or RESEND_S)
+            and not self._moved_sent
+            and self.breaker.state is State.OPEN
+        ):
             self._moved_sent = True
             for lane in lanes:
                 lane.yield_sent()
@@ -222,6 +234,11 @@ class Brokers:
     @property
     def connected(self) -> bool:
         return bool(self.listed) and all(broker.append.connected for broker in self.listed)
+
+    @property
+    def switch_s(self) -> float:
+        """The longest time of a group within which another of its brokers takes over; 0: each has only one."""
+        return max((broker.switch_s for broker in self.listed), default=0.0)
 
     @property
     def idle(self) -> bool:

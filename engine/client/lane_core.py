@@ -172,8 +172,12 @@ class LaneCore:
         if not self.filling.runs or len(self._flying) >= self.in_flight_max or self._resending:
             return
         append, self.filling = self.filling, AppendRequest()
-        append.sent_at, append.position = time.monotonic(), self.end_position
         self.append_number += 1
+        if append.has_expired and not append.drop_expired():
+            self.waiting -= append.count
+            append.answer_all(layout.TIMEOUT)
+            return
+        append.sent_at, append.position = time.monotonic(), self.end_position
         self._request_id += 1
         self._flying.append((self._request_id, append))
         self.appends += 1
@@ -186,8 +190,9 @@ class LaneCore:
         flying, self._flying = self._flying, []
         frames = []
         for _, append in flying:
-            if not append.waiters:
+            if not append.leave_out_expired_runs():
                 self.waiting -= append.count
+                append.answer_all(layout.TIMEOUT)
                 continue
             append.sent_at = time.monotonic()
             self._request_id += 1

@@ -60,7 +60,7 @@ class Lanes:
             return True
         return any(lane.limit.admits(lane.waiting + taken, asked, destination.grade) for lane in open_lanes)
 
-    def submit(self, messages: Sequence[AppendMessage], callback: Callable[[list[Result]], object]) -> bool:
+    def submit(self, messages: Sequence[AppendMessage], callback: Callable[[list[Result]], object]) -> Waiter | bool:
         """See `_lanes.Lanes.submit`."""
         waiter = Waiter(len(messages), callback)
         total = sum(len(encoded) + RECORD_MORE for _, _, _, encoded in messages)
@@ -76,9 +76,9 @@ class Lanes:
                 lane.add(destination, queue, layout.U32.pack(len(body)) + body, waiter, index, key is not None)
                 total -= len(encoded) + RECORD_MORE  # has_room() counts it from now on
         if waiter.waiting == 0:
-            waiter.callback(waiter.results)
+            waiter.done()
             return False
-        return True
+        return waiter
 
     def ask(
         self, destination: Destination, key: bytes | int | None, id16: bytes | None, encoded: bytes,
@@ -106,7 +106,7 @@ class Lanes:
         """
         for run in append.runs:
             for item in run.items:
-                if item.bound or item.waiter is None:
+                if item.bound or item.waiter is None or item.waiter.expired:
                     continue
                 queue = self._choose(item.destination, None)
                 lane = None if queue is None else self._home(item.destination, queue)

@@ -4,6 +4,9 @@ from engine.client.dial import Hello
 
 SEEK_S = 1.5
 """Time after the loss of a master in which requests wait for the next one. Longer delays the fallback."""
+SWITCHED_S = SEEK_S + 0.25
+"""Time in which what was sent to a master that is lost, or hangs, has been sent to the next one. Whoever waits for less
+gives up messages that are about to be stored."""
 KEEP_S = 10.0
 """Time without a master after which messages that were sent are given up. Their calls end before, by their deadlines."""
 PAUSE_S_MAX = 0.2

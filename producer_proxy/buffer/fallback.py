@@ -21,13 +21,18 @@ changes; never on the hot path.
 """
 MARGIN_SHARE, MARGIN_S_MAX = 0.25, 0.2
 PATIENCE_S_MAX = 1.0
+"""Where a hanging server has no other that takes over."""
 SUSPICION_S_MIN = 0.5
 """Shorter waits do not make the engine suspected: otherwise one client with short timeouts would divert all others."""
 
 
-def patience_s(timeout_s: float) -> float:
-    """The longest wait of a buffered message for the engine: storing it has to fit into the caller's time as well."""
-    return min(PATIENCE_S_MAX, timeout_s - min(timeout_s * MARGIN_SHARE, MARGIN_S_MAX))
+def patience_s(timeout_s: float, switch_s: float = 0.0) -> float:
+    """The longest wait of a buffered message for its target: storing it has to fit into the caller's time as well.
+
+    Args:
+        switch_s: see SendTarget.switch_s. A message that is diverted before would be stored by the next server, too.
+    """
+    return min(max(PATIENCE_S_MAX, switch_s), timeout_s - min(timeout_s * MARGIN_SHARE, MARGIN_S_MAX))
 
 
 def no_suspicion(suspected: bool) -> None:

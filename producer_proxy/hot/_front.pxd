@@ -62,6 +62,8 @@ cdef class Front:
     cdef public object figures        # TopicFigures; None: none are kept
     cdef double sampled_at            # when a call's time was noted there last, monotonic seconds
     cdef bint is_mixed                # the current call's messages are of several topics
+    cdef bint is_buffered             # their topics have a fallback buffer
+    cdef public double switch_s       # see SendTarget.switch_s, of the engine
     cdef int assign(self, unsigned char* id16, uint64_t now_ms) except -1
     cdef int tell_topics(self, CallResults call) except -1
     cdef list counted_topics(self, CallResults call)

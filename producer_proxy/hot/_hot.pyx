@@ -45,6 +45,7 @@ cdef struct CallTotals:               # over the messages of the current call
     int grade                         # the lowest: 2 low, 1 normal, 0 high
     bint is_mixed                     # of several topics
     bint is_buffered                  # a topic has a fallback buffer
+    bint is_unbuffered                # a topic has none
     bint is_crowded                   # a lane is full; with several broker groups, at the time of examine()
 
 
@@ -162,7 +163,7 @@ cdef class HotConnection(Connection):
         if admitted is None:
             return GO_SLOW
         totals.bytes, totals.grade = 0, 0
-        totals.is_mixed = totals.is_buffered = totals.is_crowded = False
+        totals.is_mixed = totals.is_buffered = totals.is_unbuffered = totals.is_crowded = False
         front.admission.begin(self.reactor.now)
         for i in range(call.message_count):
             m = &front.messages[i]
@@ -193,11 +194,12 @@ cdef class HotConnection(Connection):
             totals.bytes += m.size
             totals.grade = max(totals.grade, destination.grade)
             totals.is_buffered = totals.is_buffered or destination.buffered
+            totals.is_unbuffered = totals.is_unbuffered or not destination.buffered
             front.chosen[i] = <void*>destination
             totals.is_mixed = totals.is_mixed or front.chosen[0] != front.chosen[i]
             if destination.lane is None and (<Lanes>lanes).only is None and not choose_queue(front, <Lanes>lanes, destination, frame, i, &totals):
                 return GO_SLOW
-        front.call_lanes, front.is_mixed = lanes, totals.is_mixed
+        front.call_lanes, front.is_mixed, front.is_buffered = lanes, totals.is_mixed, totals.is_buffered
         if destination.lane is not None:
             return conclude_kafka(front, <KafkaLane>lanes, admitted, totals.bytes, self.retry_slot)
         return conclude(front, <Lanes>lanes, admitted, &totals, self.retry_slot)
@@ -288,13 +290,11 @@ cdef class HotConnection(Connection):
         cdef unsigned char id16[ASSIGNED_ID_SIZE]
         cdef uint32_t i, queue
         cdef uint64_t now_ms = unix_ms()
-        cdef bint buffered = False, checked = False, bound
-        for i in range(front.call.message_count):
-            destination = <Destination>front.chosen[i]
-            buffered = buffered or destination.buffered
-            checked = checked or (lanes.only is None and front.messages[i].flags & _walk.HAS_ID and destination.id_window_ms)
-        call = self.begin(patience_s(self.timeout_s()) if buffered else self.timeout_s())
-        if buffered or checked:       # a message may be diverted, or its id may be claimed for another queue
+        cdef bint checked = False, bound
+        for i in range(front.call.message_count if lanes.only is None else 0):
+            checked = checked or (front.messages[i].flags & _walk.HAS_ID and (<Destination>front.chosen[i]).id_window_ms)
+        call = self.begin(patience_s(self.timeout_s(), front.switch_s) if front.is_buffered else self.timeout_s())
+        if front.is_buffered or checked:       # a message may be diverted, or its id may be claimed for another queue
             call.frame = frame[:size]
         if lane is not None:
             lane.join(call)
@@ -380,8 +380,8 @@ cdef inline int conclude(Front front, Lanes lanes, AdmittedCredential admitted, 
     """
     cdef uint32_t count = front.call.message_count
     cdef int verdict
-    if not lanes.take_all(totals.bytes + RECORD_MORE * count):
-        return GO_SLOW
+    if (totals.is_buffered and totals.is_unbuffered) or not lanes.take_all(totals.bytes + RECORD_MORE * count):
+        return GO_SLOW                # messages of one call with different patience are rare
     front.call_bytes = totals.bytes
     verdict = front.admission.verdict(admitted.meter, count, totals.bytes, front.messages[0].size, slot)
     if lanes.only is not None:

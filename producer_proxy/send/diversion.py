@@ -34,9 +34,11 @@ class Diversion:
             return list(pending)
         return [each for each in pending if not self._is_untried(each)]
 
-    def patience_s(self, pending: Sequence[PendingMessage], timeout_s: float) -> float:
-        """Seconds to wait for the targets."""
-        return patience_s(timeout_s) if any(self._buffer.takes(each.message.topic) for each in pending) else timeout_s
+    def patience_s(self, pending: PendingMessage, timeout_s: float) -> float:
+        """Seconds to wait for its target."""
+        if pending.target is None or not self._buffer.takes(pending.message.topic):
+            return timeout_s
+        return patience_s(timeout_s, pending.target.switch_s)
 
     def save(self, pending: Sequence[PendingMessage], waited_s: float) -> None:
         """Store the open messages, and failed messages of buffered topics; each gets its result. Blocks."""

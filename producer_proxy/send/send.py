@@ -6,7 +6,7 @@ Each message is one PendingMessage; the stages set its result. The answer has on
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -35,7 +35,7 @@ from producer_proxy.send.diversion import Diversion, HotOutcome
 from producer_proxy.send.pending import PendingMessage, open_ones
 from producer_proxy.send.results import FENCED_RETRY_AFTER_MS, refusal
 from producer_proxy.send.returned import ReturnedMessages
-from producer_proxy.send.submission import Group, Submission, admitted, grouped
+from producer_proxy.send.submission import Group, Submission, admitted, by_wait, grouped
 from producer_proxy.send.topic_sends import SendOutcomes
 from producer_proxy.send.tracing import trace_of
 from producer_proxy.targets.base import ResolveError
@@ -210,10 +210,13 @@ class SendService:
         self._limit(connection, principal, open_ones(pending), timeout_s)
         self._refuse_fenced(open_ones(pending))
         self._delays.answer(open_ones(pending), call.durability, timeout_s, principal.app)
+        left = list(pending)
         if tried := self._diversion.tried(open_ones(pending)):
-            deadline_s = started + self._diversion.patience_s(tried, timeout_s)
-            self._store(call, principal, tried, deadline_s)
-        self._diversion.save(pending, time.monotonic() - started)
+            for waiting in self._store(call, principal, tried, started, timeout_s):
+                # These wait for longer. The others are saved now, while their time has room for it.
+                self._diversion.save([each for each in left if each not in waiting], time.monotonic() - started)
+                left = [each for each in left if each in waiting]
+        self._diversion.save(left, time.monotonic() - started)
         return [each.answer() for each in pending]
 
     def _ask(self, connection: Any, call: SendCall, principal: Principal) -> SendResult:
@@ -298,7 +301,12 @@ class SendService:
             each.route = routes[each.message.topic]
         return pending
 
-    def _store(self, call: SendCall, principal: Principal, tried: Sequence[PendingMessage], deadline_s: float) -> None:
+    def _store(
+        self, call: SendCall, principal: Principal, tried: Sequence[PendingMessage], started: float, timeout_s: float
+    ) -> Iterator[set[PendingMessage]]:
+        """Store messages. Those that wait for longer than others are yielded once the others have their results."""
+        waits = by_wait(tried, lambda each: self._diversion.patience_s(each, timeout_s))
+        deadline_s = started + waits[0][0]
         resolved = self._returned.answer(self._resolved(call, principal, tried), deadline_s)
         if time.monotonic() >= deadline_s:  # its answer would be TIMEOUT, though nothing is sent yet
             for late in resolved:
@@ -307,9 +315,22 @@ class SendService:
         self._refuse_fenced(resolved)  # nothing blocks between here and the submission
         resolved = open_ones(resolved)
         groups = {group: admitted(group, members) for group, members in grouped(resolved, call.durability).items()}
-        submissions = [Submission(group, members, self._ids.next) for group, members in groups.items() if members]
-        for each in submissions:
-            each.collect(deadline_s)
+        submissions: list[tuple[float, list[PendingMessage], list[Submission]]] = [
+            (started + wait_s, own, self._submitted(groups, own)) for wait_s, own in waits
+        ]
+        for number, (until_s, _, waiting) in enumerate(submissions):
+            for each in waiting:
+                each.collect(until_s)
+            if number + 1 < len(submissions):
+                yield {each for _, own, _ in submissions[number + 1 :] for each in own}
+
+    def _submitted(
+        self, groups: Mapping[Group, Sequence[PendingMessage]], own: Sequence[PendingMessage]
+    ) -> list[Submission]:
+        """Submit these of the groups' messages."""
+        wanted = set(own)
+        found = {group: [each for each in members if each in wanted] for group, members in groups.items()}
+        return [Submission(group, members, self._ids.next) for group, members in found.items() if members]
 
 
 def _timeout_s(call: SendCall) -> float:

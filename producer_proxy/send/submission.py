@@ -8,10 +8,22 @@ from gevent.event import AsyncResult
 
 from common.contract import Code
 from producer_proxy.send.pending import PendingMessage, open_ones
-from producer_proxy.targets.base import SendTarget
+from producer_proxy.targets.base import Outcome, SendTarget
+
+UNKNOWN: Outcome = (int(Code.TIMEOUT), 0, -1)
 
 Group = tuple[SendTarget, int]
 """A target, and the durability class of the messages there."""
+
+
+def by_wait(
+    pending: Sequence[PendingMessage], wait_s: Callable[[PendingMessage], float]
+) -> list[tuple[float, list[PendingMessage]]]:
+    """Messages by the time that they wait for their targets, the least first. Those of one topic wait equally long."""
+    found: dict[float, list[PendingMessage]] = {}
+    for each in pending:
+        found.setdefault(wait_s(each), []).append(each)
+    return sorted(found.items())
 
 
 def grouped(pending: Sequence[PendingMessage], asked: int) -> dict[Group, list[PendingMessage]]:
@@ -56,14 +68,18 @@ class Submission:
                 each.assigned_id = next_id()
         self._began_ns = time.time_ns()
         target, durability = group
-        target.submit(durability, [each.slice for each in pending], self._answer.set)
+        self._taken = target.submit(durability, [each.slice for each in pending], self._answer.set)
 
     def collect(self, deadline_s: float) -> None:
-        """Set each message's result; blocks the greenlet until the deadline, in monotonic seconds."""
+        """Set each message's result; blocks the greenlet until the deadline, in monotonic seconds.
+
+        What was not sent by then is withdrawn from its target.
+        """
         try:
             outcomes = self._answer.get(timeout=max(0.0, deadline_s - time.monotonic()))
         except gevent.Timeout:
-            outcomes = [(int(Code.TIMEOUT), 0, -1)] * len(self._pending)
+            known = [None] * len(self._pending) if isinstance(self._taken, bool) else self._taken.withdraw()
+            outcomes = [UNKNOWN if each is None else each for each in known]
         ended_ns = time.time_ns()
         for each, outcome in zip(self._pending, outcomes, strict=True):
             each.appended = self._began_ns, ended_ns, int(outcome[0])

@@ -6,7 +6,7 @@ of topics with another target take the rare path.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from common.config.definitions import TopicDefinition
 from common.contract import Code
@@ -48,6 +48,19 @@ ToldOutcome = Outcome | tuple[int, int | None, int | None, str]
 """An outcome, and the sentence of a refusal where that of the code is not enough. The offset of an OK is None where the
 target has none that consumers would see."""
 OnOutcomes = Callable[[Sequence[ToldOutcome]], object]
+
+
+class Withdrawable(Protocol):
+    """Messages that were taken."""
+
+    def withdraw(self) -> Sequence[Outcome | None]:
+        """End the wait for them. Those that were not sent will not be; `on_outcomes` is not called any more.
+
+        Returns the outcomes so far; None: the message may be stored, now or later, or it may not.
+        """
+
+
+Taken = bool | Withdrawable
 AllStored = Callable[[bytes, int], bool]
 STORED: Outcome = (int(Code.OK), None, None)
 """An outcome of messages whose queue their sender knows."""
@@ -93,6 +106,7 @@ class SendTarget(ABC):
     Attributes:
         name: for sentences and health.
         features: the supported ones of "delay", "cancel" and "reply". The send path refuses the others by name.
+        switch_s: time within which another server takes over what was sent to one that hangs; 0: none does.
         isolates_failures: the target isolates its failed parts, so one timeout does not make the whole target
             suspected.
         settled_after_s: age from which on a message without an outcome is stored, or never will be.
@@ -103,6 +117,7 @@ class SendTarget(ABC):
     name: str
     features: frozenset[str] = frozenset()
     isolates_failures = False
+    switch_s = 0.0
     settled_after_s = 10.0
     has_taps = False
     takes_encoded = False
@@ -150,10 +165,11 @@ class SendTarget(ABC):
         """
 
     @abstractmethod
-    def submit(self, durability: int, messages: Sequence[MessageSlice], on_outcomes: OnOutcomes) -> bool:
+    def submit(self, durability: int, messages: Sequence[MessageSlice], on_outcomes: OnOutcomes) -> Taken:
         """Store messages of one class, in order. Does not block; their bytes are copied.
 
-        `on_outcomes` is called once, in a loop callback or before this returns. Returns whether any message was taken.
+        `on_outcomes` is called once, in a loop callback or before this returns. Returns whether any message was taken;
+        if it can be told more, an object with which they can be withdrawn.
         """
 
     def submit_encoded(

@@ -12,7 +12,7 @@ from common.config.definitions import TopicDefinition
 from common.contract import Code
 from common.limits import QueueLimit
 from common.wire.calls import Message
-from producer_proxy.targets.base import MessageSlice, OnOutcomes, Outcome, ResolveError, SendTarget, ToldOutcome
+from producer_proxy.targets.base import MessageSlice, OnOutcomes, Outcome, ResolveError, SendTarget, Taken, ToldOutcome
 
 
 class DualDestination(NamedTuple):
@@ -76,6 +76,10 @@ class DualTarget(SendTarget):
         return self._primary.isolates_failures
 
     @property
+    def switch_s(self) -> float:  # type: ignore[override]
+        return self._primary.switch_s
+
+    @property
     def settled_after_s(self) -> float:  # type: ignore[override]
         return self._primary.settled_after_s
 
@@ -112,7 +116,7 @@ class DualTarget(SendTarget):
     ) -> bool:
         return self._primary.admits(durability, destination.primary, key, taken, asked)
 
-    def submit(self, durability: int, messages: Sequence[MessageSlice], on_outcomes: OnOutcomes) -> bool:
+    def submit(self, durability: int, messages: Sequence[MessageSlice], on_outcomes: OnOutcomes) -> Taken:
         if self._tap is not None:
             return self._primary.submit(durability, _tapped(messages, self._tap), on_outcomes)
         intents = self._copies.intend(messages)
@@ -126,7 +130,7 @@ class DualTarget(SendTarget):
                 self._copies.answered(intents, messages, outcomes, durability)
                 del self._open[number]
 
-        return self._primary.submit(durability, _at_primary(messages), on_primary)
+        return bool(self._primary.submit(durability, _at_primary(messages), on_primary))  # its outcomes are needed
 
     def first_copies(
         self, messages: Sequence[MessageSlice], shown_ids: Sequence[str], deadline_s: float

@@ -12,7 +12,15 @@ from common.placement import queue_of_id
 from engine.client.append import NATIVE, Destination, Lanes
 from engine.client.brokers import Brokers
 from engine.client.durability import LANES, lane_of
-from producer_proxy.targets.base import DelayedMessage, DelayedOutcome, MessageSlice, OnOutcomes, Outcome, SendTarget
+from producer_proxy.targets.base import (
+    DelayedMessage,
+    DelayedOutcome,
+    MessageSlice,
+    OnOutcomes,
+    Outcome,
+    SendTarget,
+    Taken,
+)
 from producer_proxy.targets.engine_claims import EngineClaims
 from producer_proxy.targets.engine_copies import count_copies, stored_copies
 from producer_proxy.targets.engine_returned_ids import ReturnedIds
@@ -43,6 +51,10 @@ class EngineTarget(SendTarget):
         return self._brokers.only is None
 
     @property
+    def switch_s(self) -> float:  # type: ignore[override]
+        return self._brokers.switch_s
+
+    @property
     def has_taps(self) -> bool:  # type: ignore[override]
         """True of native lanes to a single broker group: between several, an append's messages may move."""
         return NATIVE and self._brokers.only is not None
@@ -66,7 +78,7 @@ class EngineTarget(SendTarget):
     ) -> bool:
         return self._lanes(durability).lets_in(destination, key, taken, asked)
 
-    def submit(self, durability: int, messages: Sequence[MessageSlice], on_outcomes: OnOutcomes) -> bool:
+    def submit(self, durability: int, messages: Sequence[MessageSlice], on_outcomes: OnOutcomes) -> Taken:
         if any(self._claims.concerns(each) for each in messages):
             self._claims.submit(self._lanes(durability), durability, messages, on_outcomes)
             return True

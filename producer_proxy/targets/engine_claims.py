@@ -28,7 +28,8 @@ from producer_proxy.targets.engine_pending_ids import PendingIds
 limited = LimitedLog(logging.getLogger("penstock.producer_proxy"))
 
 CLAIM_TIMEOUT_S = 1.0
-"""As long as a breaker waits before it refuses keys, and less than a send by default: its answer is UNAVAILABLE then."""
+"""As long as a breaker waits before it refuses keys, and less than a send by default: its answer is UNAVAILABLE then.
+Longer where another broker of a group may take over, which is asked again."""
 
 SILENT_S = 0.25
 """A broker that did not answer for so long counts as silent. Shorter deadlines of callers say nothing about it."""
@@ -76,7 +77,7 @@ class EngineClaims:
         """As SendTarget.ask."""
 
         def work() -> list[Outcome]:
-            (settled,) = self._settled(durability, [message], time.monotonic() + CLAIM_TIMEOUT_S, always=True)
+            (settled,) = self._settled(durability, [message], self._deadline_s(), always=True)
             if not isinstance(settled, MessageSlice):
                 return [settled]
             answer: AsyncResult = AsyncResult()
@@ -149,7 +150,10 @@ class EngineClaims:
             return found
 
         checked = [self.concerns(each) for each in messages]
-        return self._stored(durability, messages, checked, time.monotonic() + CLAIM_TIMEOUT_S, store)
+        return self._stored(durability, messages, checked, self._deadline_s(), store)
+
+    def _deadline_s(self) -> float:
+        return time.monotonic() + max(CLAIM_TIMEOUT_S, self._brokers.switch_s)
 
     def _stored(
         self, durability: int, messages: Sequence[MessageSlice], checked: Sequence[bool], deadline_s: float,

@@ -338,6 +338,36 @@ def test_a_dead_letter_list_that_takes_nothing_holds_up_no_other_topic(desk, mon
     assert sorted(desk.stored("safe")) == [b"1", b"w"] and store.ordering_keys.holds("gone", b"k")
 
 
+def test_what_was_diverted_before_it_was_sent_is_not_sent_as_well(desk):
+    lanes = desk.proxy.brokers.only.append.lanes
+    before = sum(lane.messages for lane in lanes)
+    desk.broker.go.clear()
+    calls = []
+    for number in range(1, 7):
+        calls.append(
+            gevent.spawn(
+                desk.codes, message(b"%d" % number), timeout_ms=400, durability=1, client=desk.another_client()
+            )
+        )
+        wait_until(lambda number=number: sum(lane.waiting for lane in lanes) == number)
+    in_flight = sum(lane.messages for lane in lanes) - before
+    assert in_flight < 6
+    assert [call.get(timeout=5) for call in calls] == [[Code.BUFFERED]] * 6
+    desk.broker.go.set()
+    desk.wait_drained()
+    copies = [desk.stored("safe").count(b"%d" % number) for number in range(1, 7)]
+    assert set(copies[in_flight:]) == {1} and all(copies) and len(set(desk.ids("safe"))) == 7
+
+
+def test_a_buffered_message_does_not_shorten_the_time_of_the_others_of_its_call(desk):
+    desk.broker.go.clear()
+    call = gevent.spawn(desk.codes, message(b"1"), message(b"1", "plain"), client=desk.another_client())
+    wait_until(lambda: desk.disk.room.entries == 1, 3)
+    assert not call.ready()
+    desk.broker.go.set()
+    assert call.get(timeout=5) == [Code.BUFFERED, Code.OK] and desk.stored("plain").count(b"1") == 1
+
+
 def test_a_buffer_that_takes_nothing_is_unavailable_and_a_timeout_stays_unknown(desk):
     desk.disk.broken = "the disk is full"
     desk.broker.go.clear()

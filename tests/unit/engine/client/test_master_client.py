@@ -69,17 +69,18 @@ def test_requests_go_to_the_broker_that_leads(desk):
 def test_what_may_be_repeated_is_asked_again_and_the_rest_is_refused(desk):
     desk.first.answers.clear()
     topic, claim = desk.ask(layout.TOPIC, TOPIC), desk.ask(layout.CLAIM, b'{"ids": []}')
+    cancelled = desk.ask(layout.TIMER_CANCEL, b'{"id": "1"}')
     wait_until(lambda: len(desk.first.asked) > 0)
     desk.first.stop()
     wait_until(lambda: desk.client.master is None)
-    wait_until(lambda: claim)
-    assert claim[0][0] == layout.UNAVAILABLE and topic == []
+    wait_until(lambda: cancelled)
+    assert cancelled[0][0] == layout.UNAVAILABLE and topic == [] and claim == []
     assert desk.client.connected and desk.client.seeks_master
     new = desk.ask(layout.TOPIC, TOPIC)
     desk.second.lead(2)
-    wait_until(lambda: topic and new)
-    assert (topic[0][0], new[0][0]) == (0, 0)
-    assert (desk.downs, desk.ups, ops(desk.second)) == (0, 2, [layout.TOPIC] * 2)
+    wait_until(lambda: topic and new and claim)
+    assert (topic[0][0], new[0][0], claim[0][0]) == (0, 0, 0)
+    assert (desk.downs, desk.ups, ops(desk.second)) == (0, 2, [layout.TOPIC, layout.CLAIM, layout.TOPIC])
     assert not desk.client.seeks_master
 
 
