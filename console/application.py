@@ -78,7 +78,7 @@ PAGES: tuple[ModuleType, ...] = (
 FORM_BYTES_MAX, FORM_PARTS_MAX = 2 << 20, 200
 SESSION_S = 12 * 3_600
 SAID = {
-    "password": "Your password is changed. Your other sessions have ended.",
+    "password": "Your password is changed. Your other sessions and all your API tokens have ended.",
     "saved": "The policy is saved.",
     "quota": "The quota counts from the next decision on.",
     "rule": "The rule is saved.",
@@ -189,16 +189,17 @@ def is_api() -> bool:
 def check_bearer(needed: Role) -> None:
     """Let a request with a valid token pass. Raises Unauthorized, TooManyRequests, Forbidden.
 
-    Cookies do not count, so no other site can make a browser send one.
+    Cookies do not count, so no other site can make a browser send one. Only wrong tokens are delayed: others of the same
+    address, which may be that of a proxy, go on. A token has 256 bits, so looking it up gives nothing to a guesser.
     """
     if needed == Role.NOBODY:
         return
     kind, _, token = request.headers.get("Authorization", "").partition(" ")
-    key = f"token address {address()}"
-    if parts().brake.wait_s(key) > 0:
-        raise TooManyRequests("Too many wrong tokens: try again later.")
     found = parts().tokens.find(token.strip()) if kind.casefold() == "bearer" else None
     if found is None:
+        key = f"token address {address()}"
+        if parts().brake.wait_s(key) > 0:
+            raise TooManyRequests("Too many wrong tokens: try again later.")
         if token:
             parts().brake.failed(key)
         raise Unauthorized("Send a valid token: Authorization: Bearer TOKEN.")

@@ -25,6 +25,7 @@ from console.database.one_time_links import OneTimeLinks
 from console.database.policies import ApprovalPolicies
 from console.database.series_history import SeriesHistory
 from console.database.sessions import Sessions, SignedIn
+from console.database.signatures import Signatures
 from console.database.team_quotas import TeamQuotas
 from console.database.user_requests import UserRequests
 from console.installation.broker_queries import BrokerQueries, BrokerState
@@ -74,6 +75,7 @@ class ConsoleParts:
     policies: ApprovalPolicies
     passwords: Passwords
     brake: SignInBrake
+    signatures: Signatures
     origins: Origins
     configuration: Configuration
     brokers: BrokerQueries
@@ -139,7 +141,8 @@ def make_parts(
     requests.on_event = partial(tell_of_request, notices)
     return ConsoleParts(
         clock, database, log, accounts, Sessions(database, accounts, clock), OneTimeLinks(database, clock), requests,
-        ApprovalPolicies(database, log, clock), Passwords(), SignInBrake(clock.monotonic_s), origins, configuration, brokers,
+        ApprovalPolicies(database, log, clock), Passwords(), SignInBrake(clock.monotonic_s),
+        Signatures(database), origins, configuration, brokers,
         StoredMessages(brokers), TrialMessages(configuration),
         RequestApproval(requests, configuration.store, clock, homes or TopicsInKafka(())),
         history, sampler, states, AlertWatch(states, clock), notices,

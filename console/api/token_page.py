@@ -7,6 +7,7 @@ from flask.typing import ResponseReturnValue
 
 from console.api.operations import OPERATIONS, role_of
 from console.errors import InvalidForm
+from console.pages.own import check_password
 from console.parts import account, actor, form, parts
 from console.roles import ROLE_NAMES, Role
 
@@ -26,19 +27,21 @@ def _page(faults: Mapping[str, str], status: int = 200, made: str = "") -> Respo
     rows = [(each, role_of(each)) for each in sorted(OPERATIONS, key=lambda each: (each.path, each.method))]
     page = render_template(
         "api.html", rows=rows, tokens=parts().tokens.of(own.id), roles=roles, days=DAYS, made=made, faults=faults,
-        values=form() if faults else {"days": "90"}, url=request.url_root.rstrip("/"), now_ms=parts().clock.now_ms(),
+        values=form() if faults else {"days": "90"}, url=parts().origins.base(request.host), now_ms=parts().clock.now_ms(),
     )  # fmt: skip
     return page, status
 
 
 @blueprint.post("/api/tokens")
 def make() -> ResponseReturnValue:
-    """Make a token, and show it, this once."""
-    fields = form()
+    """Make a token, and show it, this once. The password is asked for: a stolen session must not outlive its 12 hours."""
+    own, fields = account(), form()
     text, name = fields.get("days", ""), " ".join(fields.get("name", "").split())
     days = int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0
     try:
-        made = parts().tokens.make(actor(), account(), name, fields.get("role", ""), days)
+        if own.password is not None:
+            check_password(own, fields.get("password", ""), "password")
+        made = parts().tokens.make(actor(), own, name, fields.get("role", ""), days)
     except InvalidForm as error:
         return _page(error.faults, 422)
     return _page({}, made=made)

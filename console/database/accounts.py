@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from common.clock import Clock
 from console.database.action_log import ActionLog, Actor
 from console.database.console_database import ConsoleDatabase
-from console.database.schema import identities, memberships, sessions, teams, users
+from console.database.schema import api_tokens, identities, memberships, sessions, teams, users
 from console.errors import InvalidForm
 from console.roles import ROLE_NAMES, Role
 
@@ -102,7 +102,10 @@ class Accounts:
         return connection.execute(made).scalar_one()
 
     def change(self, actor: Actor, user_id: int, role: str, is_active: bool, team_ids: Sequence[int]) -> None:
-        """Change role, state and teams; the account's sessions end. Raises InvalidForm."""
+        """Change role, state and teams; the account's sessions end, and its API tokens when it is switched off.
+
+        Raises InvalidForm.
+        """
         if role not in ROLE_NAMES:
             raise InvalidForm({"role": f"Choose one of {', '.join(ROLE_NAMES)}."})
         with self._database.write() as connection:
@@ -114,16 +117,27 @@ class Accounts:
             connection.execute(update(users).where(users.c.id == user_id).values(role=role, is_active=is_active))
             _set_teams(connection, user_id, team_ids)
             connection.execute(delete(sessions).where(sessions.c.user_id == user_id))
+            if not is_active:
+                connection.execute(delete(api_tokens).where(api_tokens.c.user_id == user_id))
             before = {"role": old.role.label, "active": old.is_active, "teams": [team.id for team in old.teams]}
             now = {"role": role, "active": is_active, "teams": list(team_ids)}
             self._log.record(connection, actor, "change account", f"account {old.name}", before, now)
 
     def set_password(self, actor: Actor, user_id: int, encoded: str) -> None:
-        """Set the password; all sessions of the account end."""
+        """Set the password; all sessions and API tokens of the account end, since a stranger may have begun them."""
         with self._database.write() as connection:
             connection.execute(update(users).where(users.c.id == user_id).values(password=encoded))
-            connection.execute(delete(sessions).where(sessions.c.user_id == user_id))
-            self._log.record(connection, actor, "set password", f"account {actor.name}")
+            ended = _end_access(connection, user_id)
+            self._log.record(connection, actor, "set password", f"account {actor.name}", None, ended)
+
+    def end_access(self, actor: Actor, user_id: int) -> None:
+        """End all sessions and API tokens of an account. Raises InvalidForm."""
+        with self._database.write() as connection:
+            own = _account(connection, users.c.id == user_id)
+            if own is None:
+                raise InvalidForm({"": "There is no such account."})
+            ended = _end_access(connection, user_id)
+            self._log.record(connection, actor, "end access", f"account {own.name}", None, ended)
 
     def replace_encoding(self, user_id: int, encoded: str) -> None:
         """Store the same password encoded with today's parameters; nothing else changes."""
@@ -162,6 +176,13 @@ def _account(connection: Connection, which: Any) -> Account | None:
     found = tuple(Team(*each) for each in connection.execute(own))
     is_linked = row.subject is not None
     return Account(row.id, row.name, Role.named(row.role), row.is_active, row.password, found, is_linked)
+
+
+def _end_access(connection: Connection, user_id: int) -> dict[str, int]:
+    """Numbers of the sessions and API tokens that have ended, for the record."""
+    sessions_ended = connection.execute(delete(sessions).where(sessions.c.user_id == user_id)).rowcount
+    tokens_ended = connection.execute(delete(api_tokens).where(api_tokens.c.user_id == user_id)).rowcount
+    return {"sessions": sessions_ended, "api_tokens": tokens_ended}
 
 
 def _admins(connection: Connection) -> int:

@@ -2,13 +2,14 @@
 
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, insert, or_, select
+from sqlalchemy import Connection, delete, insert, or_, select
 
 from common.clock import Clock
 from console.database.console_database import ConsoleDatabase
 from console.database.schema import audit
 
 SHOWN_MAX = 10_000
+FAILED_SIGN_IN, FAILED_KEPT_MS = "failed sign-in", 90 * 86_400_000
 
 
 class Actor(NamedTuple):
@@ -26,6 +27,16 @@ class ActionLog:
         """Record an action that changed nothing in the database. Raises DatabaseUnavailable."""
         with self._database.write() as connection:
             self.record(connection, actor, action, subject, old, new)
+
+    def note_failed_sign_in(self, actor: Actor, subject: str, new: Any = None) -> None:
+        """Record a visitor's failure, and forget those of more than 90 days ago: only people's actions are kept for good.
+
+        Raises DatabaseUnavailable.
+        """
+        with self._database.write() as connection:
+            is_old = audit.c.at_ms < self._clock.now_ms() - FAILED_KEPT_MS
+            connection.execute(delete(audit).where(is_old, audit.c.action == FAILED_SIGN_IN))
+            self.record(connection, actor, FAILED_SIGN_IN, subject, None, new)
 
     def record(
         self, connection: Connection, actor: Actor, action: str, subject: str, old: Any = None, new: Any = None

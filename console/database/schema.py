@@ -256,3 +256,9 @@ api_tokens = Table(
     Column("expires_ms", BigInteger, nullable=False),
     Column("used_ms", BigInteger),
 )
+signing_keys = Table(
+    "signing_keys",
+    metadata,
+    Column("name", String(16), primary_key=True),
+    Column("value", String(64), nullable=False),
+)

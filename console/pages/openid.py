@@ -7,6 +7,7 @@ from flask import Blueprint, Response, redirect, render_template, request
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import NotFound
 
+from common.limited_log import LimitedLog
 from console.database.action_log import Actor
 from console.errors import ProviderUnavailable, SignInRefused
 from console.pages.sign_in import begin_session, next_page
@@ -15,11 +16,11 @@ from console.security.openid_attempt import LASTS_S, OpenIdAttempt
 from console.security.openid_provider import OpenIdProvider
 from console.security.openid_roles import role_of
 
-log = logging.getLogger("penstock.console")
+limited = LimitedLog(logging.getLogger("penstock.console"))
 blueprint = Blueprint("openid", __name__)
 CALLBACK = "/sign-in/openid/answer"
 NOT_BEGUN = "no sign-in was begun in this browser, or it took longer than 10 minutes: begin again"
-NAME = "the sign-in service"
+NAME, ATTEMPT = "the sign-in service", "openid"
 
 
 @blueprint.get("/sign-in/openid")
@@ -33,7 +34,7 @@ def begin() -> ResponseReturnValue:
     except (ProviderUnavailable, SignInRefused) as error:
         return _refused(provider, error)
     assert isinstance(answer, Response)
-    _set_cookie(answer, attempt.to_cookie())
+    _set_cookie(answer, parts().signatures.sign(ATTEMPT, attempt.to_cookie()))
     return answer
 
 
@@ -41,19 +42,23 @@ def begin() -> ResponseReturnValue:
 def answer() -> ResponseReturnValue:
     """Check the provider's answer, and begin a session."""
     provider = _provider()
-    attempt = OpenIdAttempt.from_cookie(request.cookies.get(_cookie(), ""))
+    attempt = OpenIdAttempt.from_cookie(parts().signatures.checked(ATTEMPT, request.cookies.get(_cookie(), "")) or "")
     state, code = request.args.get("state", ""), request.args.get("code", "")
+    is_told = False  # whether the provider has said anything about a person
     try:
         if attempt is None or state != attempt.state or attempt.ends_s <= _now_s():
             raise SignInRefused(NOT_BEGUN)
         if error := request.args.get("error", ""):
             raise SignInRefused(f"it says {error[:60]}")
+        if parts().brake.wait_s(_brake_key()) > 0:
+            raise SignInRefused("too many attempts have failed: try again later")
+        is_told = True
         claims = _claims(provider, attempt, code)
         settings = provider.settings
         role = role_of(claims, settings.role_claim, settings.roles) if settings.role_claim else None
         account = parts().identities.sign_in(address(), settings.issuer, claims, role)
     except (ProviderUnavailable, SignInRefused) as error:
-        return _refused(provider, error)
+        return _refused(provider, error, is_told)
     done = begin_session(account, attempt.target)
     _set_cookie(done, "")
     return done
@@ -61,23 +66,23 @@ def answer() -> ResponseReturnValue:
 
 def _claims(provider: OpenIdProvider, attempt: OpenIdAttempt, code: str) -> dict[str, Any]:
     """What the provider says for the code; an address whose codes are wrong is put on the brake of sign-ins."""
-    key = f"openid address {address()}"
-    if parts().brake.wait_s(key) > 0:
-        raise SignInRefused("too many attempts have failed: try again later")
     try:
         return provider.claims(attempt, code, _callback())
     except SignInRefused:
-        parts().brake.failed(key)
+        parts().brake.failed(_brake_key())
         raise
 
 
-def _refused(provider: OpenIdProvider, error: Exception) -> ResponseReturnValue:
+def _brake_key() -> str:
+    return f"openid address {address()}"
+
+
+def _refused(provider: OpenIdProvider, error: Exception, is_told: bool = False) -> ResponseReturnValue:
+    """The page of a refusal. Only what the provider has said is recorded: visitors can make up the rest without end."""
     is_away = isinstance(error, ProviderUnavailable)
-    log.warning("openid: %s", error)
-    if not is_away and str(error) != NOT_BEGUN:
-        parts().log.note(
-            Actor("(openid)", address()), "failed sign-in", provider.host, None, {"reason": str(error)[:300]}
-        )
+    limited.warning("openid: %s", error)
+    if is_told and not is_away:
+        parts().log.note_failed_sign_in(Actor("(openid)", address()), provider.host, {"reason": str(error)[:300]})
     fault = f"Signing in by {provider.host} did not work: {error}."
     shown = {"name": "", "fault": fault, "next": "/", "has_accounts": True, "openid": provider.host}
     page = Response(render_template("sign_in.html", **shown), 503 if is_away else 401)

@@ -1,11 +1,12 @@
 """The own account: role, teams, password."""
 
-from flask import Blueprint, redirect, render_template
+from flask import Blueprint, render_template
 from flask.typing import ResponseReturnValue
 
+from console.database.accounts import Account
 from console.errors import InvalidForm
 from console.pages.sign_in import begin_session
-from console.parts import account, actor, address, form, parts
+from console.parts import account, actor, form, parts
 
 blueprint = Blueprint("own", __name__)
 
@@ -18,19 +19,27 @@ def show() -> ResponseReturnValue:
 
 @blueprint.post("/account/password")
 def set_password() -> ResponseReturnValue:
-    """Replace the password; all other sessions of the account end, and this one gets a new token."""
+    """Replace the password; all other sessions and the API tokens end, and this session gets a new cookie."""
     own, fields = account(), form()
-    keys = (f"name {own.name.casefold()}", f"address {address()}")
     try:
-        if parts().brake.wait_s(*keys) > 0:
-            raise InvalidForm({"old": "Too many failed attempts: try again later."})
-        if not parts().passwords.is_right(own.password, fields.get("old", "")):
-            parts().brake.failed(*keys)
-            raise InvalidForm({"old": "This is not your present password."})
+        check_password(own, fields.get("old", ""), "old")
         if fields.get("password", "") != fields.get("again", ""):
             raise InvalidForm({"again": "The two passwords differ."})
         parts().accounts.set_password(actor(), own.id, parts().passwords.encode(fields.get("password", "")))
     except InvalidForm as error:
         return render_template("own.html", faults=error.faults), 422
-    begin_session(own, "/account")
-    return redirect("/account?said=password", 303)
+    return begin_session(own, "/account?said=password")
+
+
+def check_password(own: Account, password: str, field: str) -> None:
+    """Ask a signed-in person for the password again. Raises InvalidForm.
+
+    Whoever has only the session may not guess it, so failures of the account are counted apart from sign-ins.
+    """
+    key = f"own password {own.id}"
+    if parts().brake.wait_s(key) > 0:
+        raise InvalidForm({field: "Too many failed attempts: try again later."})
+    if not parts().passwords.is_right(own.password, password):
+        parts().brake.failed(key)
+        raise InvalidForm({field: "This is not your present password."})
+    parts().brake.succeeded(key)

@@ -59,6 +59,16 @@ def make_link(user_id: int) -> ResponseReturnValue:
     return _page(link=_link(user_id), link_name=found.name)
 
 
+@blueprint.post("/people/<int:user_id>/end")
+def end_access(user_id: int) -> ResponseReturnValue:
+    """End all sessions and API tokens of an account, as after a theft."""
+    try:
+        parts().accounts.end_access(actor(), user_id)
+    except InvalidForm as error:
+        return _page(error.faults, 422)
+    return _page(said_text="All sessions and API tokens of the account have ended.")
+
+
 @blueprint.post("/people/teams")
 def add_team() -> ResponseReturnValue:
     """Create a team."""
@@ -70,7 +80,7 @@ def add_team() -> ResponseReturnValue:
 
 
 def _link(user_id: int) -> str:
-    return f"{request.url_root.rstrip('/')}/link/{parts().links.make(user_id, LINK_DAYS)}"
+    return f"{parts().origins.base(request.host)}/link/{parts().links.make(user_id, LINK_DAYS)}"
 
 
 def _teams() -> list[int]:

@@ -1,5 +1,7 @@
 """Sign-in, sign-out, and one-time links that set the first password."""
 
+import secrets
+
 from flask import Blueprint, Response, g, redirect, render_template, request
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import Gone
@@ -12,6 +14,8 @@ from console.parts import address, form, parts, signed_in
 blueprint = Blueprint("sign_in", __name__)
 WRONG = "The name or the password is wrong."
 FIRST_TEAM = "platform"
+BROWSER, BROWSER_S = "browser", 366 * 86_400
+"""A cookie of a browser in which an account has signed in, for a year."""
 
 
 @blueprint.get("/sign-in", endpoint="form")
@@ -32,21 +36,34 @@ def form_page() -> ResponseReturnValue:
 def enter() -> ResponseReturnValue:
     """Check name and password, and begin a session with a new token."""
     name, password = form().get("name", "").strip()[:64], form().get("password", "")
-    keys = (f"name {name.casefold()}", f"address {address()}")
+    found = parts().accounts.find(name)
+    keys = _brake_keys(name, found)
     wait_s = parts().brake.wait_s(*keys)
     if wait_s > 0:
         fault = f"Too many failed attempts: try again in {int(wait_s) + 1} seconds."
         return _again(name, fault, 429, {"Retry-After": str(int(wait_s) + 1)})
-    found = parts().accounts.find(name)
     encoded = found.password if found is not None and found.is_active else None
     if not parts().passwords.is_right(encoded, password) or found is None or encoded is None:
         parts().brake.failed(*keys)
-        parts().log.note(Actor(name, address()), "failed sign-in", f"account {name}")
+        parts().log.note_failed_sign_in(Actor(name, address()), f"account {name}")
         return _again(name, WRONG, 401)
     parts().brake.succeeded(keys[0])
     if parts().passwords.is_outdated(encoded):
         parts().accounts.replace_encoding(found.id, parts().passwords.encode(password))
     return begin_session(found, next_page())
+
+
+def _brake_keys(name: str, found: Account | None) -> tuple[str, ...]:
+    """Keys of the brake. A browser in which the account has signed in has its own: strangers cannot put it on the brake."""
+    known = parts().signatures.checked(BROWSER, request.cookies.get(_browser_cookie(), ""))
+    if known is not None and found is not None and known.partition(" ")[0] == str(found.id):
+        return (f"browser {known}",)
+    who = f"name {name.casefold()}"
+    return f"{who} from {address()}", f"address {address()}", who
+
+
+def _browser_cookie() -> str:
+    return "__Host-penstock-browser" if parts().origins.is_https else "penstock-browser"
 
 
 def begin_session(account: Account, target: str) -> Response:
@@ -59,6 +76,12 @@ def begin_session(account: Account, target: str) -> Response:
     g.new_token = opened.token
     answer = redirect(target, 303)
     assert isinstance(answer, Response)
+    if account.password is not None:
+        known = parts().signatures.sign(BROWSER, f"{account.id} {secrets.token_hex(8)}")
+        is_https = parts().origins.is_https
+        answer.set_cookie(
+            _browser_cookie(), known, max_age=BROWSER_S, httponly=True, samesite="Lax", path="/", secure=is_https
+        )
     return answer
 
 

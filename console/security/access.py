@@ -166,6 +166,7 @@ ACCESS: Mapping[str, Role] = {
     "people.add": Role.ADMIN,
     "people.change": Role.ADMIN,
     "people.make_link": Role.ADMIN,
+    "people.end_access": Role.ADMIN,
     "people.add_team": Role.ADMIN,
 }
 

@@ -1,6 +1,6 @@
 """One sign-in by OpenID Connect on its way: kept in a cookie of the browser that began it.
 
-The console keeps nothing for visitors, so nobody can fill its database. The cookie binds the provider's answer to the
+The console keeps nothing for visitors, so they cannot fill its database. It signs the cookie, which binds the provider's answer to the
 browser: an answer that comes to another one has no such cookie. Reference for the challenge: RFC 7636.
 """
 

@@ -1,17 +1,22 @@
-"""The brake on sign-ins: after repeated failures of a name or an address, further attempts are not looked at for a while."""
+"""The brake on sign-ins: after repeated failures by a key, further attempts by it are not looked at for a while.
+
+A key names what an attacker would have to change: `name NAME from ADDRESS`, `address ADDRESS`, `browser ID`. The key `name
+NAME` is for guesses from many addresses: it takes more failures, and browsers that have signed in before are not asked
+for it, so that strangers cannot keep an account's owner out.
+"""
 
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
 
-FREE = 5
+FREE, FREE_BY_NAME = 5, 50
 PAUSE_S_FIRST, PAUSE_S_MAX = 1.0, 300.0
 FORGET_S = 3_600.0
 KEYS_MAX = 10_000
 
 
 class SignInBrake:
-    """Counts failures by key; a key is a name or an address. At most KEYS_MAX keys, the oldest failures go first.
+    """Counts failures by key. At most KEYS_MAX keys, the oldest failures go first.
 
     Args:
         monotonic_s: seconds that never step back.
@@ -38,11 +43,12 @@ class SignInBrake:
             while len(self._failed) > KEYS_MAX:
                 self._failed.popitem(last=False)
 
-    def succeeded(self, name: str) -> None:
-        """Forget the failures of a name. Those of the address stay: one known password must not free the others."""
+    def succeeded(self, key: str) -> None:
+        """Forget the failures of a key. Those of the address stay: one known password must not free the others."""
         with self._lock:
-            self._failed.pop(name, None)
+            self._failed.pop(key, None)
 
     def _ready_at(self, key: str) -> float:
         count, last = self._failed.get(key, (0, 0.0))
-        return last + min(PAUSE_S_FIRST * 2 ** min(count - FREE, 20), PAUSE_S_MAX) if count >= FREE else 0.0
+        free = FREE_BY_NAME if key.startswith("name ") and " from " not in key else FREE
+        return last + min(PAUSE_S_FIRST * 2 ** min(count - free, 20), PAUSE_S_MAX) if count >= free else 0.0

@@ -6,8 +6,10 @@ import ipaddress
 import json
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -16,6 +18,9 @@ from console.errors import InvalidForm
 from console.watching.errors import NoticeFailed
 
 TOTAL_S_MAX = 5.0
+NOT_PUBLIC = tuple(map(ipaddress.ip_network, ("64:ff9b:1::/48", "fec0::/10")))
+"""Networks of sites that Python calls global: locally chosen NAT64 prefixes (RFC 8215), site-local addresses (RFC 3879)."""
+NAT64, EMBEDDED_IPV4 = ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("::/96")
 URL_CHARS_MAX = 500
 LINE_BYTES_MAX = 1_000
 Resolve = Callable[[str, int], list[str]]
@@ -74,7 +79,7 @@ class WebhookSender:
         """A connection to an address that was checked: a name that is resolved again could lead elsewhere."""
         host, is_tls = parts.hostname or "", parts.scheme == "https"
         port = parts.port or (443 if is_tls else 80)
-        addresses = self._find(host, port)
+        addresses = self._found(host, port, end)
         wrong = [each for each in addresses if not self._may_reach(each)]
         if wrong or not addresses:
             raise NoticeFailed(
@@ -86,17 +91,36 @@ class WebhookSender:
             connection = ssl.create_default_context().wrap_socket(connection, server_hostname=host)
         return connection
 
+    def _found(self, host: str, port: int, end: float) -> list[str]:
+        """The addresses of a host. The system's resolver has time limits of its own, so it is asked beside this thread."""
+        answers: SimpleQueue[list[str] | OSError | UnicodeError] = SimpleQueue()
+
+        def ask() -> None:
+            try:
+                answers.put(self._find(host, port))
+            except (OSError, UnicodeError) as error:
+                answers.put(error)
+
+        threading.Thread(target=ask, name="resolve", daemon=True).start()
+        try:
+            answer = answers.get(timeout=_left_s(end))
+        except Empty:
+            raise TimeoutError(f"its name was not resolved within {TOTAL_S_MAX:.0f} s") from None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
     def _may_reach(self, address: str) -> bool:
         ip = ipaddress.ip_address(address.partition("%")[0])
         if isinstance(ip, ipaddress.IPv6Address):
             inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None)
             if inner is not None:
                 return self._may_reach(str(inner))
-            if ip in ipaddress.ip_network("64:ff9b::/96"):
+            if ip in NAT64 or (ip in EMBEDDED_IPV4 and int(ip) > 1):
                 return self._may_reach(str(ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)))
         if self._networks and is_within(f"{address}:0", self._networks):
             return True
-        return ip.is_global and not ip.is_multicast
+        return ip.is_global and not ip.is_multicast and not any(ip in each for each in NOT_PUBLIC)
 
 
 def signed_request(parts: SplitResult, secret: str, event: str, number: int, body: dict[str, Any], now_s: int) -> bytes:

@@ -89,6 +89,11 @@ def test_every_route_answers_the_roles_from_its_own_on_and_no_other(console):
                 own_refusal = rule.endpoint == "sign_in.enter"  # an empty form: wrong password
                 if status >= 500 or ((role < needed) != refused and not own_refusal):
                     wrong.append(f"{method} {path} as {name}: {status}")
+        if rule.endpoint == "people.end_access":
+            browsers = {
+                name: console.browser(console.parts.sessions.open(each.session.account))
+                for name, each in browsers.items()
+            }
     assert wrong == [] and asked > 200
 
 
@@ -156,9 +161,11 @@ def test_with_https_the_cookie_is_bound_to_host_and_tls(console):
     console.parts.accounts.add(SETUP, "ada", "admin", [], console.parts.passwords.encode("correct horse"))
     fields = {"name": "ada", "password": "correct horse"}
     answer = console.visitor().post("/sign-in", data=fields, headers={"Host": "penstock.example"})
-    cookie = answer.headers["Set-Cookie"]
-    assert cookie.startswith("__Host-penstock=") and answer.headers["Strict-Transport-Security"]
-    assert {"Secure", "HttpOnly", "Path=/", "SameSite=Lax"} <= set(cookie.split("; "))
+    cookies = answer.headers.getlist("Set-Cookie")
+    assert {each.partition("=")[0] for each in cookies} == {"__Host-penstock", "__Host-penstock-browser"}
+    assert answer.headers["Strict-Transport-Security"]
+    for cookie in cookies:
+        assert {"Secure", "HttpOnly", "Path=/", "SameSite=Lax"} <= set(cookie.split("; "))
 
 
 def test_every_answer_has_a_policy_without_inline_script_and_pages_have_none(console):

@@ -113,7 +113,7 @@ def test_a_token_has_never_more_rights_than_its_account(console):
     ):
         with pytest.raises(InvalidForm):
             console.parts.tokens.make(SETUP, program.account, name, role, days)
-    for _ in range(TOKENS_MAX - 2):
+    for _ in range(TOKENS_MAX):  # the switched-off account has none any more
         console.parts.tokens.make(SETUP, program.account, "more", "viewer", 1)
     with pytest.raises(InvalidForm, match="the most"):
         console.parts.tokens.make(SETUP, program.account, "more", "viewer", 1)
@@ -127,12 +127,11 @@ def test_nobody_revokes_another_ones_token(console, owner):
 
 
 @pytest.mark.parametrize("token", ["", "x", "penstock_" + "a" * 43, "penstock_" + "a" * 5_000, "penstock_\x7f", "ü"])
-def test_a_wrong_token_is_refused_and_many_of_them_are_delayed(console, owner, token):
+def test_a_wrong_token_is_refused_and_many_of_them_are_delayed_but_no_right_one(console, owner, token):
     for _ in range(5):
         assert owner.call("GET", "/topics", token=token).status_code in (401, 429)
     if token.strip():
-        assert owner.call("GET", "/topics").status_code == 429
-        console.clock.advance(400_000)
+        assert owner.call("GET", "/topics", token=token).status_code == 429
     assert owner.call("GET", "/topics").status_code == 200
 
 

@@ -108,7 +108,7 @@ def test_a_target_that_does_not_answer_costs_a_bounded_time(console, courier, mo
     [
         "127.0.0.1", "10.1.2.3", "192.168.0.1", "172.16.0.1", "169.254.169.254", "0.0.0.0", "100.64.0.1", "224.0.0.1",
         "::1", "::", "fe80::1", "fe80::1%eth0", "fd00::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "2002:7f00:1::",
-        "64:ff9b::7f00:1", "ff02::1", "255.255.255.255",
+        "64:ff9b::7f00:1", "ff02::1", "255.255.255.255", "64:ff9b:1::a00:1", "fec0::1", "::a00:1",
     ],
 )  # fmt: skip
 def test_a_webhook_reaches_no_address_that_is_not_public(address):

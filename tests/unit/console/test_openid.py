@@ -13,6 +13,7 @@ import pytest
 
 from common.clock import FakeClock
 from console.roles import Role
+from console.security.openid_attempt import OpenIdAttempt
 from console.security.openid_provider import OpenIdProvider
 from console.security.openid_settings import OpenIdSettings
 from console.security.openid_tokens import check_id_token
@@ -208,7 +209,25 @@ def test_a_person_who_declines_is_told(signing):
     begun = client.get("/sign-in/openid")
     answer = client.get(f"{ANSWER}?{at_provider(begun.location, action='deny')}&state={state_of(begun)}")
     assert answer.status_code == 401 and "access_denied" in text_of(answer)
-    assert signing.parts.log.latest(limit=1)[0]["action"] == "failed sign-in"
+
+
+def test_visitors_fill_no_audit(signing):
+    """Neither by cookies that they make up, nor by answers that the provider has not given, nor on the brake."""
+    before = signing.parts.log.latest(limit=1)[0]["id"]
+    forged = OpenIdAttempt.new("/", int(time.time()))
+    for _ in range(3):
+        client = signing.visitor()
+        for cookie in (forged.to_cookie(), signing.parts.signatures.sign("browser", forged.to_cookie())):
+            client.set_cookie("penstock-openid", cookie)
+            answer = client.get(f"{ANSWER}?state={forged.state}&error=flood")
+            assert answer.status_code == 401 and "no sign-in was begun" in text_of(answer)
+        state = state_of(client.get("/sign-in/openid"))
+        assert client.get(f"{ANSWER}?state={state}&error=flood").status_code == 401
+    assert signing.parts.log.latest(limit=1)[0]["id"] == before
+    for _ in range(3 * FREE):
+        state = state_of(client.get("/sign-in/openid"))
+        client.get(f"{ANSWER}?code=made-up&state={state}")
+    assert signing.parts.log.latest(limit=1)[0]["id"] == before + FREE, "what the provider refuses, until the brake"
 
 
 def test_a_provider_of_another_name_is_a_fault_of_the_configuration(console, issuer):

@@ -2,8 +2,9 @@
 
 import pytest
 
+from console.security.origins import Origins
 from console.security.passwords import Passwords
-from console.security.sign_in_brake import FREE, KEYS_MAX, PAUSE_S_MAX, SignInBrake
+from console.security.sign_in_brake import FREE, FREE_BY_NAME, KEYS_MAX, PAUSE_S_MAX, SignInBrake
 from tests.unit.console.consoles import SETUP, text_of
 
 PASSWORD = "correct horse"
@@ -170,3 +171,92 @@ def test_failed_and_good_sign_ins_are_in_the_audit(ada):
     sign_in(ada.visitor(), password="wrong")
     sign_in(ada.visitor())
     assert [row["action"] for row in ada.parts.log.latest(limit=2)] == ["sign-in", "failed sign-in"]
+
+
+def test_strangers_do_not_keep_an_account_out_of_a_browser_that_it_has_used(ada):
+    own = ada.visitor()
+    sign_in(own)
+    for _ in range(FREE + 7):
+        sign_in(ada.visitor(), password="wrong")
+    assert sign_in(ada.visitor()).status_code == 429
+    assert sign_in(own).status_code == 303
+    for _ in range(FREE):
+        assert sign_in(own, password="wrong").status_code == 401
+    assert sign_in(own).status_code == 429, "nor may it guess without end"
+
+
+def test_a_made_up_cookie_of_a_browser_and_one_of_another_account_are_strangers(ada):
+    eve = ada.parts.accounts.add(SETUP, "eve", "viewer", [], ada.parts.passwords.encode(PASSWORD))
+    for cookie in (f"{ada.parts.accounts.find('ada').id} 00.00", ada.parts.signatures.sign("browser", f"{eve} 00")):
+        for _ in range(FREE):
+            sign_in(ada.visitor(), password="wrong")
+        client = ada.visitor()
+        client.set_cookie("penstock-browser", cookie)
+        assert sign_in(client).status_code == 429
+
+
+def test_guesses_of_one_name_from_many_addresses_are_put_on_the_brake(ada):
+    for number in range(FREE_BY_NAME):
+        client = ada.app.test_client()
+        answer = client.post(
+            "/sign-in", data={"name": "ada", "password": "wrong"}, environ_base={"REMOTE_ADDR": f"10.0.0.{number}"}
+        )
+        assert answer.status_code == 401
+    late = ada.app.test_client()
+    fields = {"name": "ada", "password": PASSWORD}
+    assert late.post("/sign-in", data=fields, environ_base={"REMOTE_ADDR": "10.1.0.1"}).status_code == 429
+
+
+def test_a_new_password_a_used_link_switching_off_and_an_administrator_end_the_tokens(ada):
+    account = ada.parts.accounts.find("ada")
+    client = ada.browser(ada.parts.sessions.open(account))
+    bob = ada.as_role("operator", "bob").session.account
+
+    def token(of=account):
+        return ada.parts.tokens.make(SETUP, of, "stolen", "viewer", 366)
+
+    taken = token()
+    new = {"old": PASSWORD, "password": "another horse", "again": "another horse"}
+    assert client.post("/account/password", **new).status_code == 303
+    assert ada.parts.tokens.find(taken) is None
+    taken, link = token(), ada.parts.links.make(account.id)
+    fields = {"password": PASSWORD, "again": PASSWORD}
+    assert ada.visitor().post(f"/link/{link}", data=fields).status_code == 303
+    assert ada.parts.tokens.find(taken) is None
+    admin = ada.browser(ada.parts.sessions.open(account))
+    taken = token(bob)
+    admin.post(f"/people/{bob.id}", role="operator")
+    admin.post(f"/people/{bob.id}", role="operator", is_active="on")
+    assert ada.parts.tokens.find(taken) is None, "switching on again does not bring it back"
+    taken, session = token(bob), ada.parts.sessions.open(bob)
+    assert admin.post(f"/people/{bob.id}/end").status_code == 200
+    assert ada.parts.tokens.find(taken) is None and ada.parts.sessions.find(session.token) is None
+    assert ada.parts.log.latest(limit=1)[0]["new"] == {"sessions": 1, "api_tokens": 1}
+    assert admin.post("/people/99999/end").status_code == 422
+
+
+def test_a_token_is_made_only_with_the_password(ada):
+    browser = ada.browser(ada.parts.sessions.open(ada.parts.accounts.find("ada")))
+    fields = {"name": "deploy", "role": "viewer", "days": "30"}
+    assert "not your present password" in text_of(browser.post("/api/tokens", **fields, password="guess"))
+    assert browser.post("/api/tokens", **fields).status_code == 422
+    assert ada.parts.tokens.of(browser.session.account.id) == []
+    assert "penstock_" in text_of(browser.post("/api/tokens", **fields, password=PASSWORD))
+
+
+def test_old_failures_leave_the_audit_and_actions_stay(ada):
+    sign_in(ada.visitor())
+    sign_in(ada.visitor(), password="wrong")
+    ada.clock.advance(91 * 86_400_000)
+    sign_in(ada.visitor(), password="wrong")
+    actions = [row["action"] for row in ada.parts.log.latest(limit=10)]
+    assert actions.count("failed sign-in") == 1 and "sign-in" in actions
+
+
+def test_a_one_time_link_has_the_public_url(ada):
+    behind = ada.with_parts(origins=Origins("https://console.example.org", "127.0.0.1"))
+    session = behind.parts.sessions.open(behind.parts.accounts.find("ada"))
+    client, host = behind.visitor(), {"Host": "console.example.org", "Origin": "https://console.example.org"}
+    client.set_cookie("__Host-penstock", session.token, domain="console.example.org")
+    made = client.post(f"/people/{session.account.id}/link", data={"csrf": session.csrf}, headers=host)
+    assert "https://console.example.org/link/" in made.get_data(as_text=True)
