@@ -28,8 +28,10 @@ from common.shared_reads import hidden_topic
 from engine.link.copy import SourceState
 from migration import dual_reads, effects
 from migration.entries import marks
+from migration.errors import PlanRefused
 from migration.facts import IN_ENGINE, IN_KAFKA, MISSING, Facts, TopicFacts
 from migration.journals import PRODUCERS, journal_facts
+from migration.kafka_sources import KafkaSources, SourcesSeen
 from migration.leftovers import LeftDeadLetters, LeftDelayedMessages
 from migration.plan import DOUBLE_READ, DOUBLE_WRITE, MigrationPlan
 from migration.positions import CopiedTopic, KafkaEnds, kafka_ends, source_faults
@@ -79,14 +81,16 @@ class Deployment:
     ) -> None:  # fmt: skip
         self._tails, self._send_errors = tails, send_errors
         self._admin, self._plan, self._kafka, self._engine, self._progress = admin, plan, kafka, engine, progress
+        self._sources = KafkaSources(kafka, plan.cluster)
 
     @property
     def _store(self) -> ConfigStore:
         return self._admin.store
 
     def facts(
-        self, with_positions: bool, with_claims: bool = False, with_leftovers: bool = False, with_errors: bool = False
-    ) -> Facts:
+        self, with_positions: bool, with_claims: bool = False, with_leftovers: bool = False, with_errors: bool = False,
+        with_policies: bool = False,
+    ) -> Facts:  # fmt: skip
         """The facts, as of one time or later.
 
         Args:
@@ -94,6 +98,7 @@ class Deployment:
             with_claims: ask what bridges copy.
             with_leftovers: ask the engine for delayed messages and dead letters.
             with_errors: ask the producer proxies for the outcomes of sends.
+            with_policies: ask Kafka for the topics' policies.
         """
         store, names = self._store, self._plan.topic_names
         version = store.version()  # before the entries: who has applied it has applied what is read here
@@ -109,6 +114,11 @@ class Deployment:
             topics = {name: replace(each, is_being_copied=self._is_being_copied(name)) for name, each in topics.items()}
         if with_leftovers:
             topics = self._with_leftovers(topics)
+        if with_policies:
+            configs = self._kafka().configs([*self._kafka().topics(names)])
+            topics = {
+                n: replace(each, policy=configs.get(n, {}).get("cleanup.policy") or "") for n, each in topics.items()
+            }
         cut_ms = max(each.cut_ms for each in topics.values())
         soaked_ms = max(0, self._admin.clock.now_ms() - cut_ms) if cut_ms else 0
         found = Facts(topics, tuple(laggards(store, version)), open_sends, soaked_ms=soaked_ms)
@@ -173,19 +183,21 @@ class Deployment:
     def _with_positions(self, topics: Mapping[str, TopicFacts]) -> dict[str, TopicFacts]:
         definitions = {name: each for name in topics if (each := self._definition(name)) is not None}
         asked = {name: CopiedTopic(name, each.made_ms, each.queues) for name, each in definitions.items()}
-        kafka = kafka_ends(self._kafka(), {name: each.queues for name, each in asked.items()})
+        seen = self._sources.look(asked)
         returned = self._kafka().group_offsets(REVERSE_GROUP + self._plan.name) if any_out(topics) else {}
-        found = dict(topics)
         copied = self._engine.copied([] if self._plan.recipe == DOUBLE_READ else list(asked.values()))
-        copies = {name: rows for name, rows in copied.items() if not topics[name].secondary}
-        positions = _positions(copied) | self._passed(asked, copies, kafka)
+        kafka = kafka_ends(self._kafka(), seen.partitions({name: each.queues for name, each in asked.items()}))
+        found = {
+            name: self._from_kafka(each, definitions.get(name), seen, copied, kafka) for name, each in topics.items()
+        }
+        positions = self._passed(asked, found, copied, kafka)
         for name, topic in asked.items():
             rows = copied.get(name, [])
-            known = bool(rows) and all(each.number for each in rows)
+            known = bool(rows) and all(each.number for each in rows) and not found[name].foreign
             found[name] = replace(
-                topics[name], kafka_ends=kafka.ends[name], stable_ends=kafka.stable[name],
-                copied_in=tuple(positions[Partition(name, n)] for n in range(topic.queues)) if known else (), faults=source_faults(rows),
-                copied_ends=tuple(each.end for each in rows),
+                found[name], faults=source_faults(rows), copied_ends=tuple(each.end for each in rows),
+                copied_in=tuple(positions[Partition(name, n)] for n in range(topic.queues)) if known else (),
+                uncopied=self._tails.uncopied(name, positions) if known and self._tails is not None else (),
             )  # fmt: skip
             if self._plan.recipe == DOUBLE_WRITE:
                 held = self._engine.ends(topic)
@@ -200,18 +212,42 @@ class Deployment:
                 )  # fmt: skip
         return found
 
+    def _from_kafka(
+        self, topic: TopicFacts, definition: TopicDefinition | None, seen: SourcesSeen,
+        copied: Mapping[str, Sequence[SourceState]], kafka: KafkaEnds,
+    ) -> TopicFacts:  # fmt: skip
+        """The topic with its ends in Kafka, and whether it is there what the plan's figures belong to."""
+        if definition is None:
+            return topic
+        name, has_copy = definition.name, not topic.secondary
+        rows = copied.get(name, ()) if has_copy else ()
+        foreign = self._sources.foreign(name, seen, rows, definition.cut if topic.is_moved or not has_copy else None)
+        ends = kafka.ends.get(name, ())
+        losses = {} if foreign else self._sources.losses(name, seen, rows, ends)
+        return replace(
+            topic, foreign=foreign, losses=losses, kafka_id=str(seen.topics[name].id) if name in seen.topics else "",
+            kafka_ends=_padded(ends, definition.queues),
+            stable_ends=_padded(kafka.stable.get(name, ()), definition.queues),
+        )  # fmt: skip
+
     def _passed(
-        self, asked: Mapping[str, CopiedTopic], copied: Mapping[str, Sequence[SourceState]], kafka: KafkaEnds
-    ) -> dict[Partition, int]:
-        """The positions of the copies, moved over what holds nothing to copy."""
+        self, asked: Mapping[str, CopiedTopic], topics: Mapping[str, TopicFacts],
+        copied: Mapping[str, Sequence[SourceState]], kafka: KafkaEnds,
+    ) -> dict[Partition, int]:  # fmt: skip
+        """The positions of the copies, moved over what holds nothing to copy. Those that stand still are not moved."""
         positions = _positions(copied)
         if self._tails is None:
             return positions
+        going = {
+            each: at for each, at in positions.items()
+            if not (topics[each.topic].secondary or topics[each.topic].foreign or each.number in topics[each.topic].losses)
+            and each.number < len(kafka.stable.get(each.topic, ()))
+        }  # fmt: skip
         places = {
             at: place for name, rows in copied.items() for at, place in self._engine.places(asked[name], rows).items()
         }
-        return self._tails.passed(
-            positions, {each: kafka.stable[each.topic][each.number] for each in positions}, places
+        return positions | self._tails.passed(
+            going, {each: kafka.stable[each.topic][each.number] for each in going}, places
         )
 
     def perform(self, item: Do, state: PlanState) -> None:
@@ -245,9 +281,9 @@ class Deployment:
             case "lift":
                 effects.lift_fences(admin, plan, names)
             case "switch":
-                effects.switch(admin, plan, names, state, self._cut_places(names, state), self._kafka())
+                effects.switch(admin, plan, names, state, self._cut_places(names, state))
             case "pair":
-                effects.pair(admin, plan, names, state, self._cut_places(names, state), self._kafka())
+                effects.pair(admin, plan, names, state, self._cut_places(names, state))
             case "unpair":
                 effects.unpair(admin, plan, names)
             case "rebase":
@@ -266,16 +302,23 @@ class Deployment:
                 raise AssertionError(f"no work item is called {other}")
 
     def _cut_places(self, names: tuple[str, ...], state: PlanState) -> dict[str, effects.CutPlace]:
-        """Where the sides meet, by topic: of the side that is left as the state has it, of the other one as it is."""
+        """Where the sides meet, by topic: of the side that is left as the state has it, of the other one as it is.
+
+        Raises PlanRefused: the topic in Kafka is another one than that of the state's ends, or is not there.
+        """
         topics = self.facts(with_positions=True).topics
+        for each in (topics[name] for name in names):
+            if each.foreign and not (state.is_leaving_engine and each.kafka_id):
+                raise PlanRefused(each.foreign)
+        ids = {name: topics[name].kafka_id for name in names}
         if self._plan.recipe == DOUBLE_WRITE:
-            return {name: effects.CutPlace(state.ends[name], topics[name].engine_ends) for name in names}
+            return {name: effects.CutPlace(ids[name], state.ends[name], topics[name].engine_ends) for name in names}
         if state.is_leaving_engine:
-            return {name: effects.CutPlace(topics[name].kafka_ends, state.ends[name]) for name in names}
+            return {name: effects.CutPlace(ids[name], topics[name].kafka_ends, state.ends[name]) for name in names}
         firsts = {name: topics[name].copied_ends for name in names}
         if self._plan.recipe == DOUBLE_READ:
             firsts = {name: self._engine_ends(name, len(state.ends[name])) for name in names}
-        return {name: effects.CutPlace(state.ends[name], firsts[name]) for name in names}
+        return {name: effects.CutPlace(ids[name], state.ends[name], firsts[name]) for name in names}
 
     def _engine_ends(self, name: str, queues: int) -> tuple[int, ...]:
         definition = self._definition(name)
@@ -295,6 +338,11 @@ class Deployment:
 def _positions(copied: Mapping[str, Sequence[SourceState]]) -> dict[Partition, int]:
     """The positions of the copies as the engine has them."""
     return {Partition(name, queue): each.next for name, rows in copied.items() for queue, each in enumerate(rows)}
+
+
+def _padded(ends: tuple[int, ...], queues: int) -> tuple[int, ...]:
+    """Ends of all queues; 0 of one without a partition. Empty: the topic does not exist."""
+    return ends + (0,) * (queues - len(ends)) if ends else ()
 
 
 def any_out(topics: Mapping[str, TopicFacts]) -> bool:

@@ -24,8 +24,9 @@ Names = tuple[str, ...]
 
 
 class CutPlace(NamedTuple):
-    """Where Kafka's and the engine's messages of a topic meet, by queue."""
+    """Where Kafka's and the engine's messages of a topic meet, by queue; and the id of the topic in Kafka with those ends."""
 
+    kafka_id: str
     kafka_ends: tuple[int, ...]
     engine_firsts: tuple[int, ...]
 
@@ -94,44 +95,40 @@ def lift_fences(admin: Administrator, plan: MigrationPlan, names: Names) -> None
 
 
 def switch(
-    admin: Administrator, plan: MigrationPlan, names: Names, state: PlanState, places: Mapping[str, CutPlace],
-    kafka: ClusterAdmin,
+    admin: Administrator, plan: MigrationPlan, names: Names, state: PlanState, places: Mapping[str, CutPlace]
 ) -> None:  # fmt: skip
     """Change the home, write the record of the cut and remove the fence, in one change per topic.
 
     A topic whose fence is gone is left as it is: the next facts show it, and the course begins again.
     """
     home = KAFKA_HOME + plan.cluster if state.is_leaving_engine else ENGINE_HOME
-    ids = {name: str(each.id) for name, each in kafka.topics(names).items()}
     now_ms = admin.clock.now_ms()
 
     def moved(old: TopicDefinition) -> TopicDefinition:
         if old.fence is None or old.fence.id != state.fence_id or old.home == home:
             return old
         epoch = old.cut.epoch + 1 if old.cut is not None else 1
-        record = CutRecord(plan.name, epoch, now_ms, plan.cluster, ids[old.name], *places[old.name])
+        record = CutRecord(plan.name, epoch, now_ms, plan.cluster, *places[old.name])
         secondary = old.home if old.secondary else ""
         return replace(old, home=home, secondary=secondary, fence=None, cut=record)
 
-    _change(admin, "cut", [name for name in names if name in ids and name in places], moved)
+    _change(admin, "cut", [name for name in names if name in places], moved)
 
 
 def pair(
-    admin: Administrator, plan: MigrationPlan, names: Names, state: PlanState, places: Mapping[str, CutPlace],
-    kafka: ClusterAdmin,
+    admin: Administrator, plan: MigrationPlan, names: Names, state: PlanState, places: Mapping[str, CutPlace]
 ) -> None:  # fmt: skip
     """Give topics with the plan's fence the engine as their secondary, and record the place. The fence stays."""
-    ids = {name: str(each.id) for name, each in kafka.topics(names).items()}
     now_ms = admin.clock.now_ms()
 
     def paired(old: TopicDefinition) -> TopicDefinition:
         if old.fence is None or old.fence.id != state.fence_id or old.secondary:
             return old
         epoch = old.cut.epoch + 1 if old.cut is not None else 1
-        record = CutRecord(plan.name, epoch, now_ms, plan.cluster, ids[old.name], *places[old.name])
+        record = CutRecord(plan.name, epoch, now_ms, plan.cluster, *places[old.name])
         return replace(old, secondary=ENGINE_HOME, cut=record)
 
-    _change(admin, "pair", [name for name in names if name in ids and name in places], paired)
+    _change(admin, "pair", [name for name in names if name in places], paired)
 
 
 def unpair(admin: Administrator, plan: MigrationPlan, names: Names) -> None:

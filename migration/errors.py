@@ -3,6 +3,7 @@
 StateConflict
 ├── PlanBusy         another operator has the plan
 └── PlanRefused      the plan's state or the world forbids it. The sentence says why, with numbers
+    └── PlanConflict     another process has written the plan's state
 """
 
 from common.admin.errors import StateConflict
@@ -14,3 +15,7 @@ class PlanBusy(StateConflict):
 
 class PlanRefused(StateConflict):
     """A command cannot begin, or was given up. The plan can be resumed or left from where it is."""
+
+
+class PlanConflict(PlanRefused):
+    """Another process has written the plan's state: it alone knows how to go on."""

@@ -1,7 +1,7 @@
 """Facts of the world for a plan's state machine: immutable, gathered anew before each decision."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from common.ops.send_pages import TopicSendCounts
@@ -56,6 +56,11 @@ class TopicFacts:
         is_being_copied: whether a bridge has claimed the copy from Kafka; False: none has, or it was not asked for.
         copied_ends: per queue, the engine's offset after the last record that was copied from Kafka.
         faults: why the copy cannot go on or cannot be trusted, one sentence each.
+        foreign: why the topic in Kafka is not the one that these figures belong to; empty: it is, or it was not asked for.
+        kafka_id: of the topic in Kafka whose ends these are; empty: it does not exist, or was not asked for.
+        losses: by partition, why its copy stands still although the topic is the same one: Kafka has lost records.
+        uncopied: per partition whose next record is known to be one that the copy lacks: its number and that offset.
+        policy: of the topic in Kafka, such as "delete"; empty: it was not asked for.
         groups: of the plan, where they read both sides.
         delayed: delayed messages that wait in the engine; None: they were not asked for.
         dead: dead letters of the topic, and of its hidden topics; empty: none, or they were not asked for.
@@ -80,6 +85,11 @@ class TopicFacts:
     is_being_copied: bool = False
     copied_ends: tuple[int, ...] = ()
     faults: tuple[str, ...] = ()
+    foreign: str = ""
+    kafka_id: str = ""
+    losses: Mapping[int, str] = field(default_factory=dict)
+    uncopied: tuple[tuple[int, int], ...] = ()
+    policy: str = ""
     groups: tuple[GroupFacts, ...] = ()
     delayed: LeftDelayedMessages | None = None
     dead: tuple[LeftDeadLetters, ...] = ()
@@ -88,6 +98,17 @@ class TopicFacts:
     def behind_in(self) -> int | None:
         """Records of Kafka that the engine lacks; None: unknown."""
         return behind(self.copied_in, self.stable_ends or self.kafka_ends)
+
+    @property
+    def standstills(self) -> tuple[str, ...]:
+        """Why the copy from Kafka cannot go on by itself, one sentence each."""
+        return (self.foreign,) if self.foreign else tuple(self.losses.values())
+
+    @property
+    def open_transactions(self) -> list[tuple[int, int, int]]:
+        """Partitions in which a transaction is open, each with its first offset and the partition's end."""
+        pairs = enumerate(zip(self.stable_ends, self.kafka_ends, strict=False))
+        return [(number, stable, end) for number, (stable, end) in pairs if stable < end]
 
     @property
     def behind_out(self) -> int | None:

@@ -60,14 +60,14 @@ def find_topics(
     configs: dict[str, dict[str, str]] = {}
     for some in _in_parts(sorted(found), TOPICS_PER_REQUEST):
         configs |= kafka.configs(some)
-    bounds = [_offsets(kafka, found, at) for at in (EARLIEST, STABLE_END, END)]
+    bounds = [_offsets(kafka, found, at) for at in (EARLIEST, END, STABLE_END)]
     return [_topic(found[name], configs.get(name, {}), bounds, samples.get(name)) for name in sorted(found)]
 
 
 def _topic(
     topic: KafkaTopic, config: Mapping[str, str], bounds: "list[dict[Partition, int]]", sample: TopicSample | None
 ) -> FoundTopic:
-    first, stable, end = (
+    first, end, stable = (
         sum(at.get(Partition(topic.name, number), 0) for number in range(topic.partitions)) for at in bounds
     )
     return FoundTopic(

@@ -159,13 +159,19 @@ class KafkaEnds(NamedTuple):
 
 
 def kafka_ends(kafka: ClusterAdmin, queues: Mapping[str, int]) -> KafkaEnds:
-    """Two requests for all topics together. The stable ends are asked first: so none is above its end."""
+    """Two requests for all topics together.
+
+    The ends are asked first: so what is stored between the two does not seem to be of an open transaction.
+    """
     asked = [Partition(name, number) for name, count in queues.items() for number in range(count)]
-    stable, ends = kafka.offsets(asked, STABLE_END), kafka.offsets(asked, END)
+    ends = kafka.offsets(asked, END)
+    stable = {each: min(at or 0, ends.get(each) or 0) for each, at in kafka.offsets(asked, STABLE_END).items()}
     return KafkaEnds(_by_topic(queues, ends), _by_topic(queues, stable))
 
 
-def _by_topic(queues: Mapping[str, int], found: Mapping[Partition, int | None]) -> dict[str, tuple[int, ...]]:
+def _by_topic(
+    queues: Mapping[str, int], found: Mapping[Partition, int | None] | Mapping[Partition, int]
+) -> dict[str, tuple[int, ...]]:
     return {name: tuple(found.get(Partition(name, n)) or 0 for n in range(count)) for name, count in queues.items()}
 
 

@@ -8,10 +8,13 @@ from dataclasses import replace
 from typing import Protocol
 
 from common.clock import Clock
-from common.config.errors import InvalidDefinition, VersionConflict
+from common.config.errors import InvalidDefinition, StoreUnavailable, VersionConflict
+from common.errors import PenstockError
 from common.quoting import quoted
+from engine.client.admin import AdminError
+from engine.link.errors import LinkError
 from migration.entries import PlanEntry, PlanStore
-from migration.errors import PlanRefused
+from migration.errors import PlanConflict, PlanRefused
 from migration.facts import Facts, Rules
 from migration.plan import ORDERS, MigrationPlan
 from migration.recipes.course import UNFENCE
@@ -30,12 +33,22 @@ def rules_of(plan: MigrationPlan, accepted: frozenset[str] = frozenset()) -> Rul
     return Rules(plan.name, plan.gates.lag_messages, soak_ms, plan.order == ORDERS[0], plan.gates.error_rate, accepted)
 
 
+def _told(fault: Exception) -> str:
+    """The fault as the reason why a course is given up."""
+    if isinstance(fault, AdminError | LinkError):
+        return f"engine: {fault}"
+    return (
+        str(fault) if isinstance(fault, PenstockError | OSError) else f"internal error: {type(fault).__name__}: {fault}"
+    )
+
+
 class PlanWorld(Protocol):
     """See Deployment."""
 
     def facts(
-        self, with_positions: bool, with_claims: bool = False, with_leftovers: bool = False, with_errors: bool = False
-    ) -> Facts: ...
+        self, with_positions: bool, with_claims: bool = False, with_leftovers: bool = False, with_errors: bool = False,
+        with_policies: bool = False,
+    ) -> Facts: ...  # fmt: skip
 
     def perform(self, item: Do, state: PlanState) -> None: ...
 
@@ -79,28 +92,42 @@ class CourseRun:
 
     def resume(self) -> PlanEntry:
         """Go on with the course at work, if there is one. Raises as `run`."""
+        cause: Exception | None = None
         while self.entry.state.course:
-            decision = decide(self.entry.state, self._facts(), self.rules)
-            if isinstance(decision, Write):
-                self._take(decision.state)
-            elif isinstance(decision, Do):
-                self._perform(decision)
-            else:
-                assert isinstance(decision, Wait)
-                self._tell(decision.sentence)
-                self._pause(LOOK_S)
+            try:
+                self._go_on()
+            except (VersionConflict, StoreUnavailable, PlanConflict):
+                raise  # nothing can be written, or another process is at work
+            except Exception as fault:
+                if not self._ends_course(fault):
+                    raise
+                self._take(give_up(self.entry.state, _told(fault)))
+                cause = fault
         if self.entry.state.reason:
-            raise PlanRefused(f"plan {quoted(self.entry.plan.name)}: {self.entry.state.reason}")
+            raise PlanRefused(f"plan {quoted(self.entry.plan.name)}: {self.entry.state.reason}") from cause
         return self.entry
 
-    def _perform(self, item: Do) -> None:
-        """Do a work item. One that is impossible ends the course: what is fenced must not wait for a person."""
-        try:
-            self._world.perform(item, self.entry.state)
-        except (PlanRefused, InvalidDefinition) as refused:
-            if self.entry.state.course == UNFENCE:
-                raise
-            self._take(give_up(self.entry.state, str(refused)))
+    def _go_on(self) -> None:
+        """Decide once, and do what was decided."""
+        decision = decide(self.entry.state, self._facts(), self.rules)
+        if isinstance(decision, Write):
+            self._take(decision.state)
+        elif isinstance(decision, Do):
+            self._world.perform(decision, self.entry.state)
+        else:
+            assert isinstance(decision, Wait)
+            self._tell(decision.sentence)
+            self._pause(LOOK_S)
+
+    def _ends_course(self, fault: Exception) -> bool:
+        """Whether the course ends by this, and its fences are lifted: a work item that is impossible, or anything behind a
+        fence. What is fenced must not wait for a person.
+        """
+        if self.entry.state.course == UNFENCE:
+            return False
+        if isinstance(fault, PlanRefused | InvalidDefinition):
+            return True
+        return any(each.fence for each in self._world.facts(with_positions=False).topics.values())
 
     @property
     def rules(self) -> Rules:
@@ -109,7 +136,11 @@ class CourseRun:
     def _facts(self) -> Facts:
         state, sub_step = self.entry.state, SUB_STEPS[self.entry.state.sub_step]
         facts = self._world.facts(
-            sub_step.asks_positions, sub_step.asks_claims, sub_step.asks_leftovers, sub_step.asks_errors
+            sub_step.asks_positions,
+            sub_step.asks_claims,
+            sub_step.asks_leftovers,
+            sub_step.asks_errors,
+            sub_step.asks_policies,
         )
         now_s = self._clock.monotonic_s()
         still = {name: left_ends(state, each) for name, each in leaving(state, facts).items()}
@@ -132,7 +163,7 @@ class CourseRun:
         try:
             self.entry = self._plans.write(self.entry, state, what)
         except VersionConflict as conflict:
-            raise PlanRefused(f"plan {quoted(state.plan)}: another process has changed it: {conflict}") from conflict
+            raise PlanConflict(f"plan {quoted(state.plan)}: another process has changed it: {conflict}") from conflict
         self._since_s = self._still_since_s = self._clock.monotonic_s()
         self._still = {}
         self._tell(what or f"{state.course}: {state.sub_step}")

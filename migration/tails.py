@@ -61,6 +61,14 @@ class CopyTails:
             self._read(wanted, ends, places)
         return found | {each: self._passed[each][1] for each in stalled}
 
+    def uncopied(self, topic: str, positions: Mapping[Partition, int]) -> tuple[tuple[int, int], ...]:
+        """Partitions of the topic whose record at the position is known to be one that the copy lacks, with its offset."""
+        return tuple(
+            (each.number, reached)
+            for each, (_, reached, is_record) in sorted(self._passed.items())
+            if each.topic == topic and is_record and positions.get(each) == reached
+        )
+
     def _read(
         self, wanted: dict[Partition, int], ends: Mapping[Partition, int], places: Mapping[Partition, EnginePlace]
     ) -> None:

@@ -45,12 +45,12 @@ def kafka_side(admin: ClusterAdmin, name: str) -> KafkaSide | None:
     if topic is None:
         return None
     asked = [Partition(name, number) for number in range(topic.partitions)]
-    starts, stable, ends = (admin.offsets(asked, at) for at in (EARLIEST, STABLE_END, END))
+    starts, ends, stable = (admin.offsets(asked, at) for at in (EARLIEST, END, STABLE_END))
     return KafkaSide(
         admin.describe().cluster_id,
         topic,
         {each.number: PartitionBounds(starts[each] or 0, ends[each] or 0) for each in asked},
-        {each.number: stable[each] or 0 for each in asked},
+        {each.number: min(stable[each] or 0, ends[each] or 0) for each in asked},
     )
 
 

@@ -6,14 +6,17 @@ ones to Kafka again, and the groups read on in the engine what is there.
 
 from migration.recipes.course import CUTTABLE, UNFENCE, UNFENCING, Aim, Course, Courses, PlanStep
 
+_GATES = ("policies", "sources", "groups_gate")
 _FENCING = ("fence", "fenced_everywhere", "sent", "quiet")
 
 COURSES: Courses = {
     # The dual reads first: a topic with its home in Kafka and without them would be copied for all groups.
-    "start": Course((PlanStep.PLANNED,), ("mark", "dual_reads", "dual_reads_applied", "entries", "applied"), PlanStep.COPYING, "abort"),
-    "verify": Course((PlanStep.COPYING, PlanStep.VERIFIED), ("groups_near",), PlanStep.VERIFIED, "abort"),
-    "fence": Course(CUTTABLE, ("error_rate", "groups_gate", *_FENCING), PlanStep.FENCED, "abort, or wait: it ends by itself"),
-    "cut": Course(CUTTABLE, ("error_rate", "groups_gate", *_FENCING, "switch", "followed"), PlanStep.CUT, "rollback"),
+    "start": Course(
+        (PlanStep.PLANNED,), ("policies", "mark", "dual_reads", "dual_reads_applied", "entries", "applied"), PlanStep.COPYING, "abort"
+    ),
+    "verify": Course((PlanStep.COPYING, PlanStep.VERIFIED), ("policies", "groups_near"), PlanStep.VERIFIED, "abort"),
+    "fence": Course(CUTTABLE, ("error_rate", *_GATES, *_FENCING), PlanStep.FENCED, "abort, or wait: it ends by itself"),
+    "cut": Course(CUTTABLE, ("error_rate", *_GATES, *_FENCING, "switch", "followed"), PlanStep.CUT, "rollback"),
     "soak": Course((PlanStep.CUT,), ("kafka_drained",), PlanStep.SOAKING, "rollback"),
     "rollback": Course(
         (PlanStep.VERIFIED, PlanStep.FENCED, PlanStep.CUT, PlanStep.SOAKING),

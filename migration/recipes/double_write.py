@@ -6,22 +6,24 @@ first record of Kafka on. Each later fence leaves when no journal holds a messag
 
 from migration.recipes.course import CUTTABLE, UNFENCE, Aim, Course, Courses, PlanStep
 
-_FENCING = ("journals", "divergence", "fence", "fenced_everywhere", "copied", "sent", "quiet", "counts")
+_FENCING = ("journals", "divergence", "sources", "fence", "fenced_everywhere", "copied", "sent", "quiet", "counts")
 _PAIRING = (
-    "gates", "fence", "fenced_everywhere", "sent", "quiet", "drained", "pair", "paired_everywhere", "lift", "followed",
+    "sources", "gates", "fence", "fenced_everywhere", "sent", "quiet", "drained", "pair", "paired_everywhere", "lift", "followed",
 )  # fmt: skip
 
 COURSES: Courses = {
     "start": Course(
-        (PlanStep.PLANNED,), ("one_writer", "journals", "mark", "entries", "applied"), PlanStep.COPYING, "abort"
+        (PlanStep.PLANNED,), ("policies", "one_writer", "journals", "mark", "entries", "applied"), PlanStep.COPYING, "abort"
     ),
     "verify": Course(
-        (PlanStep.COPYING, PlanStep.VERIFIED), ("journals", "delayed", "caught_up", *_PAIRING, "divergence"), PlanStep.VERIFIED,
+        (PlanStep.COPYING, PlanStep.VERIFIED), ("policies", "journals", "delayed", "caught_up", *_PAIRING, "divergence"), PlanStep.VERIFIED,
         "abort", Aim.PAIR,
     ),
-    "fence": Course(CUTTABLE, ("error_rate", *_FENCING), PlanStep.FENCED, "abort, or wait: it ends by itself", Aim.SWAP_TO_ENGINE),
+    "fence": Course(
+        CUTTABLE, ("error_rate", "policies", *_FENCING), PlanStep.FENCED, "abort, or wait: it ends by itself", Aim.SWAP_TO_ENGINE
+    ),
     "cut": Course(
-        CUTTABLE, ("one_writer", "error_rate", *_FENCING, "switch", "followed"), PlanStep.CUT, "rollback", Aim.SWAP_TO_ENGINE
+        CUTTABLE, ("one_writer", "error_rate", "policies", *_FENCING, "switch", "followed"), PlanStep.CUT, "rollback", Aim.SWAP_TO_ENGINE
     ),
     "soak": Course((PlanStep.CUT,), ("journals", "divergence"), PlanStep.SOAKING, "rollback"),
     "rollback": Course(

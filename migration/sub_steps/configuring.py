@@ -4,10 +4,13 @@ from collections.abc import Mapping
 
 from migration.facts import IN_ENGINE, MISSING, Facts, Rules
 from migration.states import Answer, Do, PlanState, Refuse, Wait
+from migration.sub_steps.kafka_topics import PASS_MS_MAX
 from migration.sub_steps.sub_step import SubStep, missing, shown
 
 SOAK, LATE = "soak", "late"
 """Gates that an operator may accept: the time of the soak, records after the cut."""
+COPIED_MS_MAX = 10_000
+"""In it, a bridge that runs copies a record that has come."""
 
 
 def _mark(state: PlanState, facts: Facts, rules: Rules) -> Answer:
@@ -51,7 +54,29 @@ def _soaked(state: PlanState, facts: Facts, rules: Rules) -> Answer:
             f"records came to Kafka after the cut, and were copied into {shown(late)}: a writer bypasses the proxies: "
             f"find it, or use --accept {LATE}"
         )
-    return None
+    return None if LATE in rules.accepted else _uncopied(facts)
+
+
+def _uncopied(facts: Facts) -> Answer:
+    """Whether Kafka has records after the cut that no bridge has copied: asked of Kafka itself, as none may be running."""
+    topics = {
+        n: each for n, each in facts.topics.items() if each.home == IN_ENGINE and each.has_copy_in and not each.foreign
+    }
+    for name, each in topics.items():
+        if each.losses:
+            sentence = f"{'; '.join(each.losses.values())}; or use --accept {LATE}"
+            return Refuse(sentence) if facts.waited_ms >= PASS_MS_MAX else Wait(sentence)
+        if each.uncopied:
+            partition, offset = each.uncopied[0]
+            sentence = (
+                f"{name} partition {partition}: the record at offset {offset:,} came to Kafka after the cut and is not copied: "
+                f"a writer bypasses the proxies, and is a Kafka bridge running? Use --accept {LATE} to go on without it"
+            )
+            return Refuse(sentence) if facts.waited_ms >= COPIED_MS_MAX else Wait(sentence)
+        if each.behind_in is None:
+            return Refuse(f"the position of the copy of {name} is not known: use --accept {LATE} to go on without it")
+    behind = sum(each.behind_in or 0 for each in topics.values())
+    return Wait(f"{behind:,} offsets in Kafka are to be looked through for records after the cut") if behind else None
 
 
 def _unmark(state: PlanState, facts: Facts, rules: Rules) -> Answer:
@@ -74,7 +99,7 @@ SUB_STEPS: Mapping[str, SubStep] = {
     "moved": SubStep(_moved, "checks that a topic has moved", "at once"),
     "not_moved": SubStep(_not_moved, "checks that no topic has moved", "at once"),
     "soaked": SubStep(
-        _soaked, "checks that {soak} hours have passed, and that no record came to Kafka", "at once", asks_positions=True
+        _soaked, "checks that {soak} hours have passed, and that no record came to Kafka", "seconds", asks_positions=True
     ),
     "no_copy_out": SubStep(
         missing("no_copy_out", lambda each: not each.has_copy_out), "ends the copies back to Kafka", "at once"

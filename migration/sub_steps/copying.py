@@ -5,13 +5,16 @@ from collections.abc import Mapping
 from migration.facts import Facts, Rules
 from migration.states import Answer, PlanState, Refuse, Wait
 from migration.sub_steps.fencing import growth
+from migration.sub_steps.kafka_topics import SOURCE, open_transaction, standstill
 from migration.sub_steps.sub_step import SHOWN_MAX, SubStep, leaving, shown
 
-LAG, BYPASS = "lag", "source"
-"""Gates that an operator may accept: the copy's lag, a doubtful source."""
+LAG = "lag"
+"""Gate that an operator may accept: the copy's lag."""
 
 
 def _caught_up(state: PlanState, facts: Facts, rules: Rules) -> Answer:
+    if stands := standstill(facts.topics, facts, rules):
+        return stands
     if faults := _faults(facts, rules):
         return Refuse(faults)
     if LAG in rules.accepted or (waits := _lag(facts, rules)) is None:
@@ -34,7 +37,7 @@ def _lag(facts: Facts, rules: Rules) -> str | None:
 
 def _faults(facts: Facts, rules: Rules) -> str:
     found = [f"{name}: {fault}" for name, each in facts.topics.items() for fault in each.faults]
-    return "" if BYPASS in rules.accepted else "; ".join(found[:SHOWN_MAX])
+    return "" if SOURCE in rules.accepted else "; ".join(found[:SHOWN_MAX])
 
 
 def _gates(state: PlanState, facts: Facts, rules: Rules) -> Answer:
@@ -50,8 +53,10 @@ def _gates(state: PlanState, facts: Facts, rules: Rules) -> Answer:
 
 
 def _drained(state: PlanState, facts: Facts, rules: Rules) -> Answer:
-    if grown := growth(state, facts):
+    if grown := growth(state, facts, rules):
         return Refuse(grown)
+    if not state.is_leaving_engine and (sentence := open_transaction(leaving(state, facts))):
+        return Refuse(sentence)  # it would be waited for as long as the fence lasts
     for name, each in leaving(state, facts).items():
         copied = each.copied_out if state.is_leaving_engine else each.copied_in
         ends = state.ends.get(name, ())

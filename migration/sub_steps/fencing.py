@@ -7,6 +7,7 @@ from migration.facts import Facts, Rules
 from migration.recipes.course import Aim
 from migration.states import Answer, Do, PlanState, Refuse, Wait, Write, after
 from migration.sub_steps.configuring import applied
+from migration.sub_steps.kafka_topics import standstill
 from migration.sub_steps.sub_step import SubStep, leaving, left_ends, shown
 
 APPLIED_MS_MAX = 5_000
@@ -36,12 +37,19 @@ def _sent(state: PlanState, facts: Facts, rules: Rules) -> Answer:
     return Write(replace(after(state), ends=ends))
 
 
-def growth(state: PlanState, facts: Facts) -> str:
-    """The sentence about a writer that bypasses the proxies; empty: there is none."""
-    for name, each in leaving(state, facts).items():
-        for number, (end, before) in enumerate(zip(left_ends(state, each), state.ends.get(name, ()), strict=False)):
+def growth(state: PlanState, facts: Facts, rules: Rules) -> str:
+    """Why the ends behind the fence do not hold, such as a writer that bypasses the proxies; empty: they do."""
+    topics = leaving(state, facts)
+    if state.aim is not Aim.TO_KAFKA and isinstance(stands := standstill(topics, facts, rules), Refuse | Wait):
+        return stands.sentence
+    side = "queue" if state.aim is Aim.TO_KAFKA else "partition"
+    for name, each in topics.items():
+        if name not in state.ends:
+            return f"the ends of {name} behind the fence are not known"
+        for number, (end, before) in enumerate(zip(left_ends(state, each), state.ends[name], strict=False)):
+            if end < before:
+                return f"{name} {side} {number} ends at {end:,}, and behind the fence at {before:,}: records were lost"
             if end > before:
-                side = "queue" if state.aim is Aim.TO_KAFKA else "partition"
                 return (
                     f"{name} {side} {number} grew by {end - before:,} records behind the fence: "
                     "a writer bypasses the proxies: move it to the proxies first"
@@ -50,7 +58,7 @@ def growth(state: PlanState, facts: Facts) -> str:
 
 
 def _quiet(state: PlanState, facts: Facts, rules: Rules) -> Answer:
-    if grown := growth(state, facts):
+    if grown := growth(state, facts, rules):
         return Refuse(grown)
     return Wait(f"the ends have to be still for {QUIET_MS_MIN} ms") if facts.quiet_ms < QUIET_MS_MIN else None
 

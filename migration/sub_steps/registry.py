@@ -4,15 +4,24 @@ from collections.abc import Mapping
 
 from migration.facts import Facts, Rules
 from migration.states import Decision, PlanState, Refuse, Write, after, give_up
-from migration.sub_steps import configuring, copying, dual_reading, dual_writing, errors, fencing, leftovers
+from migration.sub_steps import (
+    configuring,
+    copying,
+    dual_reading,
+    dual_writing,
+    errors,
+    fencing,
+    kafka_topics,
+    leftovers,
+)
 from migration.sub_steps.sub_step import SubStep, leaving, shown
 
 SUB_STEPS: Mapping[str, SubStep] = {
     **configuring.SUB_STEPS, **copying.SUB_STEPS, **fencing.SUB_STEPS, **dual_writing.SUB_STEPS,
-    **dual_reading.SUB_STEPS, **leftovers.SUB_STEPS, **errors.SUB_STEPS,
+    **dual_reading.SUB_STEPS, **leftovers.SUB_STEPS, **errors.SUB_STEPS, **kafka_topics.SUB_STEPS,
 }  # fmt: skip
 GATES = (
-    copying.LAG, configuring.SOAK, configuring.LATE, copying.BYPASS, *dual_writing.GATES, dual_reading.UNREAD,
+    copying.LAG, configuring.SOAK, configuring.LATE, kafka_topics.SOURCE, *dual_writing.GATES, dual_reading.UNREAD,
     *leftovers.GATES, errors.ERROR_RATE,
 )  # fmt: skip
 """Gates that an operator may accept."""

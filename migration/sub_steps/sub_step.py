@@ -23,6 +23,7 @@ class SubStep(NamedTuple):
         asks_claims: whether its facts need what bridges copy.
         asks_leftovers: whether its facts need delayed messages and dead letters.
         asks_errors: whether its facts need the outcomes of sends.
+        asks_policies: whether its facts need the topics' policies in Kafka.
     """
 
     decide: Decider
@@ -33,6 +34,7 @@ class SubStep(NamedTuple):
     asks_claims: bool = False
     asks_leftovers: bool = False
     asks_errors: bool = False
+    asks_policies: bool = False
 
 
 def missing(work: str, is_there: Callable[[TopicFacts], bool]) -> Decider:

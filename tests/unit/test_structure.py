@@ -40,10 +40,12 @@ MAY_IMPORT = {
     "controller": ("common", "engine.client", "engine.link"),
     "kafka_bridge": ("common", "engine.client", "engine.link"),
     # The comparison makes of a record what the copier makes of it, by the copier's own rules; repairs are written by them.
+    # `copy_in.core` says why a copy stops, which is a gate.
     "migration": (
         "common",
         "engine.client",
         "engine.link",
+        "kafka_bridge.copy_in.core",
         "kafka_bridge.copy_in.foreign_headers",
         "kafka_bridge.copy_in.messages",
         "kafka_bridge.mapping",

@@ -147,7 +147,6 @@ def topic_rows(facts: Facts) -> list[dict[str, Any]]:
 
 
 def _topic_row(name: str, topic: TopicFacts) -> dict[str, Any]:
-    unstable = sum(topic.kafka_ends) - sum(topic.stable_ends)
     late = [f"records after the cut in queue {queue}" for queue in topic.late_queues]
     return {
         "topic": name, "home": topic.home or "none", "secondary": topic.secondary or None,
@@ -157,8 +156,8 @@ def _topic_row(name: str, topic: TopicFacts) -> dict[str, Any]:
         "engine_end": sum(topic.engine_ends) if topic.engine_ends else None,
         "kafka_got": sum(kafka for kafka, _ in topic.written) if topic.written else None,
         "engine_got": sum(engine for _, engine in topic.written) if topic.written else None,
-        "open_transactions": max(0, unstable), "behind_out": topic.behind_out,
-        "told": [*topic.faults, *late, *(_group_sentence(each, topic) for each in topic.groups)],
+        "open_transactions": sum(end - first for _, first, end in topic.open_transactions), "behind_out": topic.behind_out,
+        "told": [*topic.standstills, *topic.faults, *late, *(_group_sentence(each, topic) for each in topic.groups)],
     }  # fmt: skip
 
 

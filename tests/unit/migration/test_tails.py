@@ -56,7 +56,10 @@ def passed(tails, one, two, ends=(12, 15)):
 def test_a_stalled_copy_has_passed_what_holds_no_record_and_stops_at_the_first_one(reader):
     tails = CopyTails(lambda: reader)
     assert passed(tails, 10, 10) == (10, 10), "it may be copying just now"
+    assert tails.uncopied("t", {ONE: 10, TWO: 10}) == (), "nothing is read yet"
     assert passed(tails, 10, 10) == (12, 13)
+    assert tails.uncopied("t", {ONE: 12, TWO: 13}) == ((1, 13),)
+    assert tails.uncopied("t", {ONE: 12, TWO: 14}) == tails.uncopied("other", {ONE: 12, TWO: 13}) == ()
     assert passed(tails, 10, 10) == (12, 13)
     assert reader.assigned == [{ONE: 10, TWO: 10}], "it is read once"
 

@@ -13,7 +13,7 @@ from common.config.definitions import CopyInDefinition, CopyOutDefinition, Topic
 from common.config.errors import VersionConflict
 from common.config.memory_store import MemoryConfigStore
 from common.config.store import SENT
-from common.kafka.base import KafkaTopic
+from common.kafka.base import EARLIEST, ClusterDescription, KafkaTopic
 from common.kafka.records import Partition
 from engine.link.copy import ForeignSource, QueueSource, SourceState
 from migration.deployment import Deployment
@@ -25,7 +25,7 @@ from migration.run import CourseRun
 
 QUEUES = 2
 TEXT = "name: shop\nrecipe: mirror\ncluster: main\ntopics: [orders, pay]\nlimits: {fence_s: 10, soak_hours: 0}\n"
-SOURCE = ForeignSource(b"main", 0)
+TOPIC_ID = UUID(int=7)
 
 
 class Crash(BaseException):
@@ -134,7 +134,8 @@ class World:
         self.progress, self.is_busy = [], True
         self.bypasses = False
         self.delayed, self.dead = {}, {}
-        self.send_errors = SendErrors()
+        self.kafka_ids, self.kafka_starts, self.policies = {}, {}, {}
+        self.send_errors, self.tails = SendErrors(), None
 
     def next_message(self) -> int:
         self.own += 1
@@ -159,12 +160,21 @@ class World:
     # The part of ClusterAdmin and of EnginePositions that a plan asks.
 
     def topics(self, names):
-        return {name: KafkaTopic(name, UUID(int=7), QUEUES, 3) for name in names if name in self.kafka_side.messages}
+        ids = {name: self.kafka_ids.get(name, TOPIC_ID) for name in names if name in self.kafka_side.messages}
+        return {name: KafkaTopic(name, each, QUEUES, 3) for name, each in ids.items() if each is not None}
+
+    def describe(self):
+        return ClusterDescription("cluster", 1, ())
 
     def configs(self, names):
-        return {name: {"max.message.bytes": "1048588"} for name in names}
+        return {
+            name: {"max.message.bytes": "1048588", "cleanup.policy": self.policies.get(name, "delete")}
+            for name in names
+        }
 
     def offsets(self, partitions, at):
+        if at == EARLIEST:
+            return {each: self.kafka_starts.get(each, 0) for each in partitions}
         return {Partition(*each): self.kafka_side.ends(each[0])[each[1]] for each in partitions}
 
     def group_offsets(self, group):
@@ -174,8 +184,9 @@ class World:
         return {each.name: [*self._rows(each.name)] for each in topics}
 
     def _rows(self, name):
-        for at, end in zip(self.copied[name], self.copied_ends[name], strict=True):
-            yield SourceState(1, 1, at, end, [QueueSource(1, SOURCE, 0, 0, 0, "")])
+        for queue, (at, end) in enumerate(zip(self.copied[name], self.copied_ends[name], strict=True)):
+            source = ForeignSource(b"cluster/" + TOPIC_ID.hex.encode(), queue)
+            yield SourceState(1, 1, at, end, [QueueSource(1, source, 0, 0, 0, "")])
 
     def backlog(self, topic, group) -> int:
         raise AssertionError("only a double read asks for it")
@@ -238,6 +249,7 @@ class World:
             backlog=self.backlog,
             delayed=lambda topic: self.delayed.get(topic, LeftDelayedMessages(0, 0)),
             dead_letters=self.dead_letters,
+            places=lambda topic, rows: {},
         )
         deployment = Deployment(
             admin,
@@ -245,6 +257,7 @@ class World:
             lambda: self,
             engine,
             self.progress.append,
+            tails=self.tails,
             send_errors=lambda store, names: self.send_errors,
         )
         entry = plans.read("shop")
