@@ -49,6 +49,8 @@ class Acknowledgements:
             return STALE_RECEIPT
         if not DONE <= ack.verdict <= RELEASE or ack.delay_ms < -1:
             return INVALID
+        if ack.verdict == EXTEND and ack.delay_ms > self._settings.invisible_ms_max:
+            return INVALID
         cursor = group.find(token.topic_hash, token.queue)
         if cursor is not None and cursor.is_dead_letters and ack.verdict == REJECT:
             return INVALID  # a dead letter has no dead-letter topic
@@ -111,7 +113,7 @@ class Acknowledgements:
     def _hold(
         self, cursor: QueueCursor, first: int, end: int, lease: int, foreign: bool, delay_ms: int, now_ms: int
     ) -> int:
-        due_ms = now_ms + min(delay_ms, self._settings.invisible_ms_max)
+        due_ms = now_ms + delay_ms
         held = cursor.hold(first, end, lease, foreign, due_ms, now_ms)
         if held:
             self._lease_clock.due(cursor, due_ms)

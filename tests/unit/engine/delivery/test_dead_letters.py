@@ -190,6 +190,28 @@ def test_a_pull_takes_as_many_new_messages_beside_failed_ones_as_failed_ones_alo
     assert [(piece.attempt, piece.count) for piece in world.give(most=32)] == [(2, 3), (1, 13)]
 
 
+@pytest.mark.parametrize("delay_ms", [12 * 3_600_000 + 1, 24 * 3_600_000, (1 << 31) - 1])
+def test_a_retry_is_withheld_as_long_as_asked(world, delay_ms):
+    world.store(world.orders, 1)
+    (piece,) = world.give()
+    assert world.pull(acks=[piece.ack(verdict=RETRY, delay_ms=delay_ms)], most=0)[0] == [OK]
+    world.delivery.write_progress()
+    world.restart()
+    world.turn(delay_ms - 1)
+    assert world.give() == []
+    world.turn(280)
+    assert [each.attempt for each in world.give()] == [2]
+
+
+def test_an_extension_above_its_bound_is_refused_and_the_lease_stays(world):
+    world.store(world.orders, 1)
+    (piece,) = world.give(invisible_ms=1_000)
+    too_long = piece.ack(verdict=EXTEND, delay_ms=12 * 3_600_000 + 1)
+    assert world.pull(acks=[too_long], most=0)[0] == [INVALID]
+    world.turn(1_020)
+    assert [each.attempt for each in world.give()] == [2]
+
+
 def test_receipts_of_a_buried_message_are_stale_until_it_is_done(world):
     world.store(world.orders, 1)
     world.log.is_durable_at_once = False
