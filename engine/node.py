@@ -133,8 +133,7 @@ class Node:
         store: the open log; the caller closes it after the node.
         policies: the configuration's policy of each group.
         ownership: the queues of this engine.
-        settings: limits of delivery.
-        limits: how many groups and topics each application may create.
+        settings: limits of delivery. limits: how many groups and topics each application may create.
         families: which topics families define; None: no topic is forgotten.
         replicas: the operations of slaves and controllers, in a group with replicas.
         output_hold: holds the output of clients' links until what it shows is confirmed; None: nothing is held.
@@ -157,8 +156,9 @@ class Node:
         self._replicas, self.output_hold, self._confirmed_times = replicas, output_hold, confirmed_times
         self.exchange = Exchange(BelievedTime(host.clock.wall_ms, host.clock.monotonic_ms, name="requests").checked_ms)
         raise_lost_ends(store)
+        fitting = (settings or DeliverySettings()).fitting(store.for_timers.batch_bytes_max)
         self.delivery = Delivery(
-            store, receipt_key(store, host.random_bytes), host.clock.wall_ms, settings, policies=policies,
+            store, receipt_key(store, host.random_bytes), host.clock.wall_ms, fitting, policies=policies,
             random=host.random_fraction, ownership=ownership, requests=self.exchange.requests, now_ns=host.clock.monotonic_ns,
             creations=Creations(store, limits),
         )  # fmt: skip

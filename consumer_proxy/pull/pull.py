@@ -48,7 +48,8 @@ SWEEP_S = 0.25
 
 _CODES_AT = PullAnswer.CODES_AT
 _EMPTY = {
-    AT_BOUND: "the group holds as many unacknowledged messages of a queue as it may: acknowledge some, or wait until leases expire",
+    AT_BOUND: "the group has as many open messages of a queue as it may, leased, withheld by RETRY or waiting for their key: "
+    "acknowledge leased ones, or wait until leases and delays end",
     NO_ROOM: "answers to slow readers take all room of this proxy: there may be messages, pull again later",
 }
 _STOPPING = "this proxy is shutting down: ask another one"

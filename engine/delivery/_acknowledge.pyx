@@ -26,8 +26,11 @@ cdef class Acknowledgements:
     cdef dict dirty
     cdef uint64_t lease_first, lease_last     # of this process, while apply() runs
 
-    def __init__(self, store, settings, lease_clock, dict dirty, counts, wake_list, dead_lettering, random):
-        self.rest = acknowledge.Acknowledgements(store, settings, lease_clock, dirty, counts, wake_list, dead_lettering, random)
+    def __init__(self, store, settings, lease_clock, dict dirty, counts, wake_list, dead_lettering, random,
+                 withheld):
+        self.rest = acknowledge.Acknowledgements(
+            store, settings, lease_clock, dirty, counts, wake_list, dead_lettering, random, withheld
+        )
         self.lease_clock, self.dirty, self.counts, self.wake_list = lease_clock, dirty, counts, wake_list
 
     def apply(self, group, list acks, int64_t now_ms):

@@ -8,7 +8,6 @@ from engine.delivery._range_data cimport RangeData
 cdef class InFlightRanges(RangeArray):
     cdef bint is_held(self, Py_ssize_t at, int64_t first, uint64_t lease, bint foreign) noexcept
     cdef object give_to(self, Py_ssize_t at, uint64_t claimer)
-    cdef int add(self, int64_t first, int64_t end, uint64_t lease, uint32_t attempt, int64_t due_ms, bint ready) except -1
     cdef int wait(self, int64_t offset) except -1
     cdef bint all_ready(self) noexcept
     cdef (int64_t, int64_t) next_spent(self, uint32_t attempts_max, int64_t messages_max) noexcept
@@ -17,7 +16,6 @@ cdef class InFlightRanges(RangeArray):
     cdef uint32_t lease_again(self, int64_t first, int64_t end, uint64_t lease, int64_t due_ms) except? 0
     cdef bytes encoded_progress(self, uint64_t floor, int64_t next_offset, int64_t now_ms, int64_t time_ms,
                                 int64_t lead_ms)
-    cdef int restore(self, stored, int64_t due_ms) except -1
     cdef bint is_certain(self, int64_t first, int64_t end, uint64_t lease) noexcept
 
     cdef inline uint32_t attempt_at(self, int64_t first) noexcept:

@@ -12,15 +12,10 @@ from engine.delivery._range_array cimport RangeArray
 from engine.delivery._range_data cimport RangeData, give_range, is_of, is_waiting
 
 from engine.delivery.in_flight_range import InFlightRange
-from engine.delivery.progress import COUNTER_BITS
-
-
-cdef int LEASE_COUNTER_BITS = COUNTER_BITS
-
 
 cdef object copy_of(const RangeData* range_):
     copy = InFlightRange(range_.first, range_.end, range_.lease, range_.attempt, range_.due_ms, bool(range_.ready), range_.first_lease)
-    copy.is_restored = bool(range_.is_restored)
+    copy.is_restored, copy.is_withheld = bool(range_.is_restored), bool(range_.is_withheld)
     return copy
 
 
@@ -32,21 +27,6 @@ cdef class InFlightRanges(RangeArray):
         """Copies of all ranges, in order."""
         cdef Py_ssize_t at
         return [copy_of(&self.slots[at]) for at in range(self.start, self.start + self.count)]
-
-    cdef int add(self, int64_t first, int64_t end, uint64_t lease, uint32_t attempt, int64_t due_ms, bint ready) except -1:
-        cdef RangeData range_
-        range_.first = first
-        range_.end = end
-        range_.lease = lease
-        range_.first_lease = lease
-        range_.attempt = attempt
-        range_.due_ms = due_ms
-        range_.ready = ready
-        range_.is_restored = False
-        self.insert(self.count, range_)
-        self.messages += end - first
-        self.attempt_top = max(self.attempt_top, attempt)
-        return 0
 
     cpdef bint settle(self, int64_t first, int64_t end, uint64_t lease, bint foreign) except -1:
         cdef Py_ssize_t at = self.before(first)
@@ -92,6 +72,7 @@ cdef class InFlightRanges(RangeArray):
         give_range(range_, 0)
         range_.due_ms = INT64_MAX
         range_.ready = False
+        self.withhold(range_, False)
 
     def make_ready(self, int64_t offset):
         cdef Py_ssize_t at = self.before(offset)
@@ -129,7 +110,8 @@ cdef class InFlightRanges(RangeArray):
         self.attempt_top = top
         return -1, -1
 
-    def hold(self, int64_t first, int64_t end, uint64_t lease, bint foreign, int64_t due_ms, int64_t now_ms):
+    def hold(self, int64_t first, int64_t end, uint64_t lease, bint foreign, int64_t due_ms, int64_t now_ms,
+             bint withheld=False):
         cdef Py_ssize_t at = self.before(first)
         cdef RangeData* range_
         cdef int64_t held = 0
@@ -142,8 +124,11 @@ cdef class InFlightRanges(RangeArray):
                 range_.due_ms = due_ms
                 range_.ready = due_ms <= now_ms
                 held += range_.end - range_.first
+                self.withhold(range_, withheld and not range_.ready)
                 if range_.ready:
                     self.push_ready(range_.first)
+                elif withheld:
+                    at = self.join(at)
             at += 1
         return held
 
@@ -159,6 +144,7 @@ cdef class InFlightRanges(RangeArray):
                 give_range(range_, 0)
                 range_.attempt -= 1
                 range_.ready = True
+                self.withhold(range_, False)
                 released += range_.end - range_.first
                 self.push_ready(range_.first)
             at += 1
@@ -205,6 +191,20 @@ cdef class InFlightRanges(RangeArray):
         self.attempt_top = top
         return claimed
 
+    def claim_withheld(self, uint32_t attempts_max, uint64_t claimer, Py_ssize_t ranges_max):
+        cdef Py_ssize_t at
+        cdef RangeData* range_
+        claimed = []
+        if not self.withheld or self.attempt_top < attempts_max:
+            return claimed
+        for at in range(self.count):
+            range_ = &self.slots[self.start + at]
+            if range_.is_withheld and range_.attempt >= attempts_max:
+                if len(claimed) == ranges_max:
+                    break
+                claimed.append(self.give_to(at, claimer))
+        return claimed
+
     def postpone_spent(self, uint32_t attempts_max, int64_t due_ms):
         cdef Py_ssize_t at
         cdef RangeData* range_
@@ -235,6 +235,7 @@ cdef class InFlightRanges(RangeArray):
                 continue
             if range_.due_ms <= now_ms:
                 range_.ready = True
+                self.withhold(range_, False)
                 self.push_ready(range_.first)
             elif range_.due_ms != INT64_MAX and (soonest < 0 or range_.due_ms < soonest):
                 soonest = range_.due_ms
@@ -263,23 +264,22 @@ cdef class InFlightRanges(RangeArray):
     cdef uint32_t lease_again(self, int64_t first, int64_t end, uint64_t lease, int64_t due_ms) except? 0:
         cdef Py_ssize_t at = self.before(first)
         cdef Py_ssize_t stop = at
-        cdef RangeData range_
+        cdef RangeData* range_
         cdef uint32_t attempt = self.slots[self.start + at].attempt + 1
         cdef uint64_t first_lease = 0 if self.slots[self.start + at].is_restored else self.slots[self.start + at].first_lease
         while self.slots[self.start + stop].end < end:
             stop += 1
         self.split(stop, self.slots[self.start + stop].first, end)
-        self.delete(at, stop + 1)
-        range_.first = first
+        self.delete(at + 1, stop + 1)
+        # In place: a deletion and an insertion among many thousands of ranges would move most of them twice.
+        range_ = &self.slots[self.start + at]
+        self.messages += end - range_.end
         range_.end = end
         range_.lease = lease
         range_.first_lease = first_lease if attempt > 1 else lease
         range_.attempt = attempt
         range_.due_ms = due_ms
-        range_.ready = False
-        range_.is_restored = False
-        self.insert(at, range_)
-        self.messages += end - first
+        range_.ready = range_.is_restored = False
         self.attempt_top = max(self.attempt_top, attempt)
         return attempt
 
@@ -301,16 +301,6 @@ cdef class InFlightRanges(RangeArray):
                                 int64_t lead_ms):
         cdef int64_t first = self.first_offset(next_offset)
         return encode_ranges(self.slots + self.start, self.count, floor, first, next_offset, now_ms, time_ms, lead_ms)
-
-    cdef int restore(self, stored, int64_t due_ms) except -1:
-        cdef RangeData* range_
-        self.add(stored.first, stored.end, 0, stored.attempt, due_ms, not stored.due)
-        if stored.newest_ms:
-            range_ = &self.slots[self.start + self.count - 1]
-            range_.first_lease = <uint64_t>stored.oldest_ms << LEASE_COUNTER_BITS
-            range_.lease = (<uint64_t>(stored.newest_ms + 1) << LEASE_COUNTER_BITS) - 1
-            range_.is_restored = True
-        return 0
 
     cdef bint is_certain(self, int64_t first, int64_t end, uint64_t lease) noexcept:
         cdef Py_ssize_t at = self.before(first)
@@ -335,4 +325,5 @@ cdef class InFlightRanges(RangeArray):
         give_range(range_, claimer)
         range_.due_ms = INT64_MAX
         range_.ready = False
+        self.withhold(range_, False)
         return before

@@ -1,9 +1,9 @@
 # cython: language_level=3
-"""Encoder of stored progress over an array of C structs. Reference: encode() in progress.py."""
+"""Encoder of stored progress over an array of C structs, and its numbers. Reference: encode() in progress.py."""
 from libc.stdint cimport INT64_MAX, int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 
 from engine.delivery._range_data cimport RangeData
 
@@ -11,12 +11,14 @@ from engine.delivery.progress import COUNTER_BITS as LEASE_COUNTER_BITS
 from engine.delivery.progress import DUE_STEP_BITS as STEP_BITS
 from engine.delivery.progress import HELD_VERSION as PROGRESS_HELD_VERSION
 from engine.delivery.progress import VERSION as PROGRESS_VERSION
+from engine.delivery.progress import WITHHELD_VERSION as PROGRESS_WITHHELD_VERSION
 
 cdef enum:
     VARINT_MAX = 10              # bytes of the largest number
 
 cdef uint64_t VERSION = PROGRESS_VERSION
 cdef uint64_t HELD_VERSION = PROGRESS_HELD_VERSION
+cdef uint64_t WITHHELD_VERSION = PROGRESS_WITHHELD_VERSION
 cdef int DUE_STEP_BITS = STEP_BITS
 cdef int COUNTER_BITS = LEASE_COUNTER_BITS
 
@@ -35,13 +37,21 @@ cdef inline bint is_last(const RangeData* ranges, Py_ssize_t at, Py_ssize_t coun
     if at + 1 == count or range_.end != range_[1].first or range_.attempt != range_[1].attempt:
         return True
     due = due_of(range_, now_ms)
-    if due != due_of(&range_[1], now_ms):
+    if due != due_of(&range_[1], now_ms) or (due and range_.is_withheld != range_[1].is_withheld):
         return True
     return due > 0 and (range_.lease ^ range_[1].lease) >> (COUNTER_BITS + DUE_STEP_BITS) != 0
 
 
 cdef inline int64_t oldest_of(const RangeData* range_) noexcept:
     return <int64_t>((range_.first_lease if range_.is_restored else range_.lease) >> COUNTER_BITS)
+
+
+cdef inline uint64_t zigzag(int64_t number) noexcept:
+    return (<uint64_t>number << 1) ^ <uint64_t>(number >> 63)
+
+
+cdef int64_t unzigzag(int64_t number) noexcept:
+    return -((number + 1) >> 1) if number & 1 else number >> 1
 
 
 cdef inline unsigned char* put(unsigned char* out, uint64_t number) noexcept:
@@ -68,18 +78,22 @@ cdef bytes encode_ranges(const RangeData* ranges, Py_ssize_t count, uint64_t flo
     """
     cdef int64_t at = first
     cdef int64_t due, oldest, newest = 0
+    cdef int64_t due_before = 0
+    cdef int64_t newest_before = time_ms + lead_ms
     cdef uint64_t merged = 0
     cdef bint is_held = False
+    cdef bint is_withheld = False
     cdef Py_ssize_t i
     cdef unsigned char* start
     cdef unsigned char* out
     for i in range(count):
         merged += is_last(ranges, i, count, now_ms)
         is_held = is_held or due_of(&ranges[i], now_ms) > 0
+        is_withheld = is_withheld or (ranges[i].is_withheld and due_of(&ranges[i], now_ms) > 0)
     start = out = <unsigned char*>malloc(VARINT_MAX * (7 + 6 * merged))
     if start == NULL:
         raise MemoryError()
-    out = put(put(out, HELD_VERSION if is_held else VERSION), floor)
+    out = put(put(out, WITHHELD_VERSION if is_withheld else HELD_VERSION if is_held else VERSION), floor)
     if is_held:
         out = put(put(out, <uint64_t>time_ms), <uint64_t>lead_ms)
     out = put(put(out, <uint64_t>at), merged)
@@ -90,9 +104,14 @@ cdef bytes encode_ranges(const RangeData* ranges, Py_ssize_t count, uint64_t flo
         if is_last(ranges, i, count, now_ms):
             out = put(put(put(out, <uint64_t>(first - at)), <uint64_t>(ranges[i].end - first)), ranges[i].attempt)
             due = due_of(&ranges[i], now_ms)
-            if is_held:
+            if is_withheld:
+                out = put(out, 1 + 2 * zigzag(due - due_before) + ranges[i].is_withheld if due else 0)
+                if due:
+                    out = put(put(out, zigzag(newest - newest_before)), <uint64_t>(newest - oldest))
+                    due_before, newest_before = due, newest
+            elif is_held:
                 out = put(out, <uint64_t>due)
-            if due:
+            if due and not is_withheld:
                 out = put(put(out, <uint64_t>(time_ms + lead_ms - newest)), <uint64_t>(newest - oldest))
             at = ranges[i].end
             first = ranges[i + 1].first if i + 1 < count else at
@@ -102,3 +121,32 @@ cdef bytes encode_ranges(const RangeData* ranges, Py_ssize_t count, uint64_t flo
         return PyBytes_FromStringAndSize(<char*>start, out - start)
     finally:
         free(start)
+
+
+cdef class Numbers:
+    """The varints of a value.
+
+    Bounds: `at` is compared with `size` before each byte is read.
+    """
+
+    def __init__(self, bytes value not None):
+        self.value, self.at, self.size = value, 0, PyBytes_GET_SIZE(value)
+        self.p = <const unsigned char*>PyBytes_AS_STRING(value)
+
+    cdef int64_t take(self) except -1:
+        """Return the next number; raises ValueError without one, and for one above 63 bits."""
+        cdef uint64_t number = 0
+        cdef int shift = 0
+        cdef unsigned char byte
+        while self.at < self.size and shift < 63:
+            byte = self.p[self.at]
+            self.at += 1
+            number |= <uint64_t>(byte & 0x7f) << shift
+            if byte < 0x80:
+                return <int64_t>number
+            shift += 7
+        raise ValueError("no number")
+
+    cdef int64_t take_zigzag(self) except? -1:
+        """As take(), for a number with a sign."""
+        return unzigzag(self.take())

@@ -32,6 +32,8 @@ cdef class QueueCursor:
     cdef int64_t in_flight_max
     cdef int64_t ranges_max
     cdef int64_t waiting_max
+    cdef int64_t withheld_max
+    cdef public int64_t withheld_ranges_max
     cdef list early_firsts
     cdef readonly int order
     cdef bint by_key, one_range
@@ -44,6 +46,9 @@ cdef class QueueCursor:
 
     @cython.locals(offset=int64_t)
     cpdef see(self, int64_t first_offset, int64_t end_offset)
+
+    @cython.locals(ranges=int64_t, withheld=int64_t, room=int64_t)
+    cdef int64_t room(self) except? -1
 
     @cython.locals(planned=(int64_t, int64_t), room=int64_t, end=int64_t)
     cdef (int64_t, int64_t) plan(self, int64_t messages_max) except *
@@ -59,7 +64,7 @@ cdef class QueueCursor:
     cpdef bint settle(self, int64_t first, int64_t end, uint64_t lease, bint foreign) except -1
 
     cpdef int64_t hold(
-        self, int64_t first, int64_t end, uint64_t lease, bint foreign, int64_t due_ms, int64_t now_ms
+        self, int64_t first, int64_t end, uint64_t lease, bint foreign, int64_t due_ms, int64_t now_ms, bint withheld
     ) except -1
     cpdef int64_t release(self, int64_t first, int64_t end, uint64_t lease, bint foreign) except -1
     cpdef bint is_certain(self, int64_t first, int64_t end, uint64_t lease) except -1
@@ -83,4 +88,4 @@ cdef class QueueCursor:
     cpdef move(self, int64_t offset, uint64_t floor)
     cpdef progress(self, int64_t now_ms, int64_t time_ms, int64_t lead_ms)
     cpdef bytes encoded_progress(self, int64_t now_ms, int64_t time_ms, int64_t lead_ms)
-    cpdef resume(self, progress, int64_t base_ms)
+    cpdef uint64_t resume(self, bytes stored, int64_t base_ms) except? 0

@@ -12,6 +12,7 @@ cdef struct RangeData:
     uint32_t attempt
     unsigned char ready
     unsigned char is_restored
+    unsigned char is_withheld
 
 
 cdef inline bint is_of(const RangeData* range_, uint64_t lease, bint foreign) noexcept:
@@ -26,6 +27,15 @@ cdef inline void give_range(RangeData* range_, uint64_t lease) noexcept:
     if range_.is_restored:
         range_.is_restored = False
         range_.first_lease = 0
+
+
+cdef inline bint is_continued_by(const RangeData* range_, const RangeData* other) noexcept:
+    """As in the reference."""
+    return (
+        other.first == range_.end and other.is_withheld == range_.is_withheld and other.lease == range_.lease
+        and other.first_lease == range_.first_lease and other.is_restored == range_.is_restored
+        and other.due_ms == range_.due_ms and other.attempt == range_.attempt
+    )
 
 
 cdef inline bint is_waiting(const RangeData* range_) noexcept:

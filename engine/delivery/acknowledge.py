@@ -12,6 +12,7 @@ from engine.delivery.queue_cursor import QueueCursor
 from engine.delivery.receipt import ReceiptToken
 from engine.delivery.settings import DeliverySettings
 from engine.delivery.subscription import WakeList
+from engine.delivery.withheld import WithheldBound
 from engine.link.acknowledgement import DONE, EXTEND, REJECT, RELEASE, RETRY
 from engine.link.codes import INVALID, OK, STALE_RECEIPT, UNAVAILABLE
 from engine.log.port import DeliveryLog
@@ -26,16 +27,18 @@ class Acknowledgements:
         wake_list: gets cursors that may dispatch again.
         dead_lettering: gets messages without a further attempt.
         random: returns 0 to 1, for the jitter of back-offs.
+        withheld: told of cursors that withhold messages.
     """
 
     def __init__(
         self, store: DeliveryLog, settings: DeliverySettings, lease_clock: LeaseClock,
         dirty: dict[QueueCursor, None], counts: DeliveryCounts,
         wake_list: WakeList, dead_lettering: DeadLettering, random: Callable[[], float],
+        withheld: WithheldBound,
     ) -> None:  # fmt: skip
         self._store, self._settings, self._lease_clock = store, settings, lease_clock
         self._dirty, self._counts, self._wake_list = dirty, counts, wake_list
-        self._dead_lettering, self._random = dead_lettering, random
+        self._dead_lettering, self._random, self._withheld = dead_lettering, random, withheld
 
     def apply(self, group: GroupView, acks: list[AckRange], now_ms: int) -> list[int]:
         """Apply all; returns their codes in order."""
@@ -75,7 +78,7 @@ class Acknowledgements:
             counted = cursor.settle(first, end, token.lease, foreign)
         elif ack.verdict == EXTEND:
             counted = (
-                self._hold(cursor, first, end, token.lease, foreign, self._extension_ms(cursor, ack), now_ms)
+                self._hold(cursor, first, end, token.lease, foreign, self._extension_ms(cursor, ack), now_ms, False)
                 == ack.count
             )
         elif ack.verdict == RELEASE:
@@ -107,14 +110,16 @@ class Acknowledgements:
             if delay_ms < 0:
                 attempt = cursor.in_flight.attempt_of(first, end, lease, foreign)
                 delay_ms = cursor.group.policy.retry.delay_ms(max(attempt, 1), self._random)
-            counted += self._hold(cursor, first, end, lease, foreign, delay_ms, now_ms)
+            counted += self._hold(cursor, first, end, lease, foreign, delay_ms, now_ms, True)
+            self._withheld.note(cursor)
         return counted
 
     def _hold(
-        self, cursor: QueueCursor, first: int, end: int, lease: int, foreign: bool, delay_ms: int, now_ms: int
-    ) -> int:
+        self, cursor: QueueCursor, first: int, end: int, lease: int, foreign: bool, delay_ms: int, now_ms: int,
+        withheld: bool,
+    ) -> int:  # fmt: skip
         due_ms = now_ms + delay_ms
-        held = cursor.hold(first, end, lease, foreign, due_ms, now_ms)
+        held = cursor.hold(first, end, lease, foreign, due_ms, now_ms, withheld)
         if held:
             self._lease_clock.due(cursor, due_ms)
         return held

@@ -9,7 +9,7 @@ import logging
 from collections import deque
 from typing import NamedTuple
 
-from common.dead_letters import QUEUES_MAX, dead_letter_topic
+from common.dead_letters import ATTEMPTS, QUEUES_MAX, dead_letter_topic
 from common.limited_log import LimitedLog
 from engine.delivery import dead_letter
 from engine.delivery.counts import DeliveryCounts
@@ -27,6 +27,8 @@ limited = LimitedLog(logging.getLogger(__name__))
 MESSAGES_PER_STEP = 256
 """Dead letters per loop turn: a few milliseconds of work."""
 BATCH_BYTES = 1 << 20
+WITHHELD_PER_STEP = 1_024
+"""Withheld ranges that are claimed at once when the maximum number of attempts falls."""
 RETRY_MS = 500
 """Pause before the next try while the disk is full, or while the records are fetched from cold segments."""
 
@@ -73,6 +75,18 @@ class DeadLettering:
         self.requests = requests
         self.pending: deque[PendingDeadLetters] = deque()
         self._retry_at_ms = 0
+        self._given_back: dict[QueueCursor, None] = {}  # may withhold messages that have used their attempts
+
+    def claim_spent(self, cursor: QueueCursor) -> None:
+        """Dead-letter messages whose last attempt has expired."""
+        claim = self._lease_clock.next_lease()
+        if claimed := cursor.in_flight.claim_spent(cursor.attempts_max, claim):
+            self._dirty[cursor] = None
+            self.enqueue(cursor, claimed, claim, ATTEMPTS, "")
+
+    def claim_withheld(self, cursor: QueueCursor) -> None:
+        """Dead-letter withheld messages that have used their attempts, some at each step: no consumer works at them."""
+        self._given_back[cursor] = None
 
     def enqueue(self, cursor: QueueCursor, claimed: list[InFlightRange], claim: int, cause: str, reason: str) -> None:
         """Dead-letter the ranges that the lease `claim` has claimed."""
@@ -86,6 +100,8 @@ class DeadLettering:
     def step(self, now_ms: int) -> int | None:
         """Dead-letter some; returns the time of the next call, None when none are left."""
         left = MESSAGES_PER_STEP
+        while self._given_back and not self.pending:
+            self._claim_some()
         while self.pending and left > 0 and now_ms >= self._retry_at_ms:
             pending = self.pending.popleft()
             done = self._move(pending, left)
@@ -96,7 +112,17 @@ class DeadLettering:
             if done < pending.end:
                 self.pending.appendleft(pending._replace(first=done))
             left -= done - pending.first
-        return max(now_ms, self._retry_at_ms) if self.pending else None
+        return max(now_ms, self._retry_at_ms) if self.pending or self._given_back else None
+
+    def _claim_some(self) -> None:
+        cursor = next(iter(self._given_back))
+        claim = self._lease_clock.next_lease()
+        claimed = cursor.in_flight.claim_withheld(cursor.attempts_max, claim, WITHHELD_PER_STEP)
+        if claimed:
+            self._dirty[cursor] = None
+            self.enqueue(cursor, claimed, claim, ATTEMPTS, "")
+        if len(claimed) < WITHHELD_PER_STEP:
+            del self._given_back[cursor]
 
     def _move(self, pending: PendingDeadLetters, messages_max: int) -> int | None:
         """Append dead letters of the first messages; returns the offset after them, None when impossible now."""

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from random import random
 from time import monotonic_ns
 
-from common.dead_letters import ATTEMPTS
 from common.timer_heap import TimerHeap
 from engine.delivery import leases, progress
 from engine.delivery.counts import DeliveryCounts
@@ -19,7 +18,6 @@ from engine.delivery.leases import LeaseClock
 from engine.delivery.native import FORM, DeliveryForm
 from engine.delivery.policy import DEFAULTS, Policies
 from engine.delivery.ports import RequestJudge
-from engine.delivery.progress import Progress
 from engine.delivery.progress_writer import ProgressWriter, kept
 from engine.delivery.pull import AckRange, Pull, PullRequest
 from engine.delivery.queue_cursor import QueueCursor
@@ -29,6 +27,7 @@ from engine.delivery.reply_window import ReplyWindow
 from engine.delivery.settings import DeliverySettings
 from engine.delivery.subscription import Subscription
 from engine.delivery.topic_changes import TopicChanges
+from engine.delivery.withheld import WithheldBound
 from engine.errors import EngineError, GroupUnreadError
 from engine.log.port import DeliveryLog
 
@@ -84,9 +83,10 @@ class Delivery:
         self._dead_lettering = DeadLettering(
             store, self._lease_clock, self._dirty, self.counts, self._wake_list, self.ownership, requests
         )
+        self._withheld = WithheldBound(self.settings, self._wake_list)
         self._acknowledgements = form.Acknowledgements(
             store, self.settings, self._lease_clock, self._dirty, self.counts, self._wake_list,
-            self._dead_lettering, random,
+            self._dead_lettering, random, self._withheld,
         )  # fmt: skip
         self._waits, self._no_limit = TimerHeap(), form.ReplyWindow()
         self._by_queue: dict[tuple[int, int], list[QueueCursor]] = {}
@@ -187,10 +187,12 @@ class Delivery:
         """Do the due work; returns the latest time of the next call, None when no work has a due time."""
         self._lease_clock.turn(now_ms)
         for cursor in self._lease_clock.expire(now_ms):
-            self._claim_spent(cursor)
+            self._follow(cursor.group)
+            self._dead_lettering.claim_spent(cursor)
             self._wake_list.wake(cursor)
-        dead_lettering_at = self._dead_lettering.step(now_ms)
         self._follow_all(now_ms)
+        dead_lettering_at = self._dead_lettering.step(now_ms)
+        self._withheld.step(now_ms)
         moving_at = self.topic_changes.step(now_ms)
         self._resume_filtering()
         self._serve_woken(now_ms)
@@ -198,7 +200,8 @@ class Delivery:
             self._unpark(pull)
             pull.answer(pull)
         filtering_at = now_ms if self._dispatcher.later else None
-        times = (self._lease_clock.next_at_ms(), self._waits.next_at_ms(), dead_lettering_at, filtering_at, moving_at)
+        waits = (each.next_at_ms() for each in (self._lease_clock, self._waits, self._withheld))
+        times = (*waits, dead_lettering_at, filtering_at, moving_at)
         return min((at for at in times if at is not None), default=None)
 
     @property
@@ -304,10 +307,9 @@ class Delivery:
                 self._dispatcher.shared.forget(group.name)
 
     def _resume_filtering(self) -> None:
-        later = list(self._dispatcher.later)
-        self._dispatcher.later.clear()
-        for cursor in later:
+        for cursor in self._dispatcher.later:
             self._wake_list.wake(cursor)
+        self._dispatcher.later.clear()
 
     def _follow_all(self, now_ms: int) -> None:
         """After a change of configuration, answer the waiting pulls of paused groups; serve those of the others."""
@@ -326,25 +328,22 @@ class Delivery:
         if any(group.generation != generation for group in self.groups.values()):
             self._followed = -1  # a group follows it later
 
-    def _claim_spent(self, cursor: QueueCursor) -> None:
-        """Dead-letter messages whose last attempt has expired."""
-        self._follow(cursor.group)
-        claim = self._lease_clock.next_lease()
-        if claimed := cursor.in_flight.claim_spent(cursor.attempts_max, claim):
-            self._dirty[cursor] = None
-            self._dead_lettering.enqueue(cursor, claimed, claim, ATTEMPTS, "")
-
-    def _resume(self, cursor: QueueCursor, stored: Progress) -> None:
+    def _resume(self, cursor: QueueCursor, stored: bytes) -> None:
         """Load stored progress: leases that run go on, and new ones have numbers above all that it names."""
         clock = self._lease_clock
-        clock.start_above(stored.top_lease)
-        cursor.resume(stored, clock.base_ms)
+        clock.start_above(cursor.resume(stored, clock.base_ms))
         if (soonest_ms := cursor.in_flight.expire(clock.now_ms)) is not None:
             clock.due(cursor, soonest_ms)
         self._postpone_spent(cursor)  # those, too, whose lease has ended before
+        self._withheld.note(cursor)
 
     def _postpone_spent(self, cursor: QueueCursor) -> None:
-        """Give last attempts that have ended a full lease time from now: their holders may still acknowledge."""
+        """Give last attempts that have ended a full lease time from now: their holders may still acknowledge.
+
+        Withheld ones were given back and are dead-lettered.
+        """
+        if cursor.in_flight.withheld:
+            self._dead_lettering.claim_withheld(cursor)
         due_ms = self._lease_clock.now_ms + cursor.group.policy.invisible_ms
         if cursor.in_flight.postpone_spent(cursor.attempts_max, due_ms):
             self._lease_clock.due(cursor, due_ms)

@@ -13,7 +13,6 @@ from engine.delivery.creations import TOPIC, Creations
 from engine.delivery.group_moves import GroupMoves
 from engine.delivery.native import FORM, DeliveryForm
 from engine.delivery.policy import DEFAULT, KEY, GroupPolicy, begins_later
-from engine.delivery.progress import Progress
 from engine.delivery.queue_cursor import QueueCursor
 from engine.delivery.receipt import topic_hash
 from engine.delivery.settings import DeliverySettings
@@ -44,7 +43,7 @@ class Group:
 
     def __init__(
         self, name: str, key: bytes, store: DeliveryLog, settings: DeliverySettings, by_queue: dict[tuple[int, int], list[QueueCursor]],
-        on_resumed: Callable[[QueueCursor, Progress], None], on_moving: Callable[["Group"], None],
+        on_resumed: Callable[[QueueCursor, bytes], None], on_moving: Callable[["Group"], None],
         creations: Creations, sparse: dict[int, dict["Group", None]], form: DeliveryForm = FORM,
     ) -> None:  # fmt: skip
         self.name = name
@@ -318,6 +317,7 @@ class Group:
         return not (
             self.moves
             or self.waiting()
+            or any(cursor.in_flight.withheld for cursor in cursors)
             or any(each.lease and not each.ready for cursor in cursors for each in cursor.in_flight.ranges)
         )
 
@@ -356,7 +356,7 @@ class Group:
         stored = self._stored.get(topic.id, {}).get(queue)
         first_offset, end_offset = bounds
         if stored is not None:
-            self._on_resumed(cursor, progress.decode(stored))
+            self._on_resumed(cursor, stored)
             cursor.see(first_offset, end_offset)
         elif begins_later(topic.name, start):
             cursor.next_offset, cursor.floor = end_offset, floor

@@ -8,21 +8,26 @@ Invariant: ranges are disjoint, none is empty, and they are ordered by offset; `
 
 from bisect import bisect_right
 from heapq import heappop, heappush
+from itertools import islice
 
 from engine.delivery.in_flight_range import NEVER, InFlightRange
-from engine.delivery.progress import Progress, StoredRange, encode
+from engine.delivery.progress import DUE_STEP_BITS, Progress, StoredRange, decode, encode
 
 
 class InFlightRanges:
-    """The ranges of one queue of one group. The cost of a call follows the ranges that it touches."""
+    """The ranges of one queue of one group. The cost of a call follows the ranges that it touches.
 
-    __slots__ = ("_ready_firsts", "attempt_top", "firsts", "messages", "ranges")
+    Attributes:
+        messages, count: of all ranges. withheld_messages, withheld: of the withheld ones.
+    """
+
+    __slots__ = ("_ready_firsts", "attempt_top", "firsts", "messages", "ranges", "withheld", "withheld_messages")
 
     def __init__(self) -> None:
         self.attempt_top = 0  # upper bound of all attempts: most searches for ranges without further attempts stop here
         self.firsts: list[int] = []
         self.ranges: list[InFlightRange] = []
-        self.messages = 0
+        self.messages = self.withheld = self.withheld_messages = 0
         self._ready_firsts: list[int] = []  # heap; entries without a ready range are skipped
 
     def __len__(self) -> int:
@@ -93,15 +98,13 @@ class InFlightRanges:
         range_ = self.ranges[at]
         range_.give_to(0)
         range_.due_ms, range_.ready = NEVER, False
+        self._withhold(range_, False)
 
     def make_ready(self, offset: int) -> None:
         """If the message waits, allow its dispatch."""
         at = max(bisect_right(self.firsts, offset) - 1, 0)
-        if (
-            at < len(self.ranges)
-            and self.ranges[at].first <= offset < self.ranges[at].end
-            and self.ranges[at].is_waiting
-        ):
+        range_ = self.ranges[at] if at < len(self.ranges) else None
+        if range_ and range_.first <= offset < range_.end and range_.is_waiting:
             self.ranges[self._split(at, offset, offset + 1)].ready = True
             heappush(self._ready_firsts, offset)
 
@@ -131,8 +134,10 @@ class InFlightRanges:
                 return range_.first, end
         return -1, -1
 
-    def hold(self, first: int, end: int, lease: int, foreign: bool, due_ms: int, now_ms: int) -> int:
-        """Keep what `lease` holds of first..end leased until `due_ms`; returns its number of messages."""
+    def hold(
+        self, first: int, end: int, lease: int, foreign: bool, due_ms: int, now_ms: int, withheld: bool = False
+    ) -> int:
+        """Keep what `lease` holds of first..end leased, or withheld, until `due_ms`; returns its number of messages."""
         at = max(bisect_right(self.firsts, first) - 1, 0)
         held = 0
         while at < len(self.ranges) and self.firsts[at] < end:
@@ -143,8 +148,11 @@ class InFlightRanges:
                 range_.give_to(lease)
                 range_.due_ms, range_.ready = due_ms, due_ms <= now_ms
                 held += range_.end - range_.first
+                self._withhold(range_, withheld and not range_.ready)
                 if range_.ready:
                     heappush(self._ready_firsts, range_.first)
+                elif withheld:
+                    at = self._join(at)
             at += 1
         return held
 
@@ -162,6 +170,7 @@ class InFlightRanges:
                 range_ = self.ranges[at]
                 range_.give_to(0)
                 range_.attempt, range_.ready = range_.attempt - 1, True
+                self._withhold(range_, False)
                 released += range_.end - range_.first
                 heappush(self._ready_firsts, range_.first)
             at += 1
@@ -206,6 +215,13 @@ class InFlightRanges:
         spent = [at for at, range_ in enumerate(self.ranges) if range_.ready and range_.attempt >= attempts_max]
         return [self._give_to(at, claimer) for at in spent]
 
+    def claim_withheld(self, attempts_max: int, claimer: int, ranges_max: int) -> list[InFlightRange]:
+        """As claim(), for at most `ranges_max` withheld ranges with `attempts_max` attempts or more."""
+        if not self.withheld or self.attempt_top < attempts_max:
+            return []
+        spent = (at for at, each in enumerate(self.ranges) if each.is_withheld and each.attempt >= attempts_max)
+        return [self._give_to(at, claimer) for at in islice(spent, ranges_max)]
+
     def postpone_spent(self, attempts_max: int, due_ms: int) -> bool:
         """Give the holders of ready ranges without a further attempt time until `due_ms`; False when there are none."""
         spent = [range_ for range_ in self.ranges if range_.ready and range_.attempt >= attempts_max]
@@ -235,6 +251,7 @@ class InFlightRanges:
                 continue
             if range_.due_ms <= now_ms:
                 range_.ready = True
+                self._withhold(range_, False)
                 heappush(self._ready_firsts, range_.first)
             elif range_.due_ms != NEVER and (soonest is None or range_.due_ms < soonest):
                 soonest = range_.due_ms
@@ -285,17 +302,28 @@ class InFlightRanges:
         self.firsts.clear()
         self.ranges.clear()
         self._ready_firsts.clear()
-        self.messages = 0
+        self.messages = self.withheld = self.withheld_messages = 0
 
     def encoded_progress(self, floor: int, next_offset: int, now_ms: int, time_ms: int, lead_ms: int) -> bytes:
         """Return stored progress of a cursor without early acknowledgements; see progress.py."""
         return encode(Progress(floor, next_offset, [each.stored(now_ms) for each in self.ranges], time_ms, lead_ms))
 
-    def restore(self, stored: StoredRange, due_ms: int) -> None:
-        """Add a stored range after all others, leased until `due_ms` by its holder, or ready."""
+    def load(self, value: bytes, base_ms: int) -> tuple[int, int, int]:
+        """Add the ranges of stored progress; returns its floor, its next offset and the highest lease that it names.
+
+        Args:
+            base_ms: lease time less monotonic time.
+        """
+        stored = decode(value)
+        for each in stored.ranges:
+            self._restore(each, stored.time_ms + (each.due << DUE_STEP_BITS) - base_ms)
+        return stored.floor, stored.next_offset, stored.top_lease
+
+    def _restore(self, stored: StoredRange, due_ms: int) -> None:
         self.add(stored.first, stored.end, 0, stored.attempt, due_ms, not stored.due)
         if stored.newest_ms:
             self.ranges[-1].restore(stored.oldest_ms, stored.newest_ms)
+            self._withhold(self.ranges[-1], stored.is_withheld)
 
     def is_certain(self, first: int, end: int, lease: int) -> bool:
         """Whether the log says that all of first..end that is open was leased by this lease of another process."""
@@ -324,34 +352,47 @@ class InFlightRanges:
             before.give_to(0)  # when it was leased is known roughly only
         range_.give_to(claimer)
         range_.due_ms, range_.ready = NEVER, False
+        self._withhold(range_, False)
         return before
+
+    def _withhold(self, range_: InFlightRange, withheld: bool) -> None:
+        if range_.is_withheld != withheld:
+            range_.is_withheld = withheld
+            sign = 1 if withheld else -1
+            self.withheld += sign
+            self.withheld_messages += sign * (range_.end - range_.first)
+
+    def _join(self, at: int) -> int:
+        """Make withheld range `at` one with the range before it, if they are alike; returns the index of both."""
+        if not at or not self.ranges[at - 1].is_continued_by(self.ranges[at]):
+            return at
+        self.ranges[at - 1].end = self.ranges[at].end
+        del self.firsts[at], self.ranges[at]
+        self.withheld -= 1
+        return at - 1
 
     def _split(self, at: int, first: int, end: int) -> int:
         """Make first..end, a part of range `at`, a range of its own; returns its index."""
         range_ = self.ranges[at]
         if end < range_.end:
-            self._insert(
-                at + 1,
-                range_.part(end, range_.end),
-            )
+            self._insert(at + 1, range_.part(end, range_.end))
             range_.end = end
         if range_.first < first:
             at += 1
-            self._insert(
-                at,
-                range_.part(first, range_.end),
-            )
+            self._insert(at, range_.part(first, range_.end))
             range_.end = first
         return at
 
     def _insert(self, at: int, part: InFlightRange) -> None:
         self.firsts.insert(at, part.first)
         self.ranges.insert(at, part)
+        self.withheld += part.is_withheld
         if part.ready:
             heappush(self._ready_firsts, part.first)
 
     def _delete(self, start: int, stop: int) -> None:
         for range_ in self.ranges[start:stop]:
+            self._withhold(range_, False)
             self.messages -= range_.end - range_.first
         del self.firsts[start:stop]
         del self.ranges[start:stop]

@@ -15,9 +15,10 @@ class InFlightRange:
         first_lease: their first lease; 0: from before a restart.
         is_restored: leased before a restart; then `first_lease` to `lease` are the numbers that the lease may have.
         ready: the lease has expired. The previous holder may still acknowledge until the range is leased again.
+        is_withheld: its holder has given it back by RETRY, and its delay runs.
     """
 
-    __slots__ = ("attempt", "due_ms", "end", "first", "first_lease", "is_restored", "lease", "ready")
+    __slots__ = ("attempt", "due_ms", "end", "first", "first_lease", "is_restored", "is_withheld", "lease", "ready")
 
     def __init__(
         self, first: int, end: int, lease: int, attempt: int, due_ms: int, ready: bool = False, first_lease: int = 0
@@ -26,7 +27,7 @@ class InFlightRange:
         self.lease, self.attempt = lease, attempt
         self.due_ms, self.ready = due_ms, ready
         self.first_lease = first_lease
-        self.is_restored = False
+        self.is_restored = self.is_withheld = False
 
     @property
     def is_waiting(self) -> bool:
@@ -36,7 +37,7 @@ class InFlightRange:
     def part(self, first: int, end: int) -> "InFlightRange":
         """Return a copy for first..end."""
         part = InFlightRange(first, end, self.lease, self.attempt, self.due_ms, self.ready, self.first_lease)
-        part.is_restored = self.is_restored
+        part.is_restored, part.is_withheld = self.is_restored, self.is_withheld
         return part
 
     def is_of(self, lease: int, foreign: bool) -> bool:
@@ -62,7 +63,17 @@ class InFlightRange:
             return StoredRange(self.first, self.end, self.attempt)
         due = -(-(self.due_ms - now_ms) >> DUE_STEP_BITS)
         oldest = self.first_lease if self.is_restored else self.lease
-        return StoredRange(self.first, self.end, self.attempt, due, oldest >> COUNTER_BITS, self.lease >> COUNTER_BITS)
+        newest_ms = self.lease >> COUNTER_BITS
+        return StoredRange(self.first, self.end, self.attempt, due, oldest >> COUNTER_BITS, newest_ms, self.is_withheld)
+
+    def is_continued_by(self, other: "InFlightRange") -> bool:
+        """Whether the withheld range after it differs in its offsets only."""
+        return (
+            other.first == self.end
+            and other.is_withheld == self.is_withheld
+            and (other.lease, other.first_lease, other.is_restored) == (self.lease, self.first_lease, self.is_restored)
+            and (other.due_ms, other.attempt) == (self.due_ms, self.attempt)
+        )
 
     def __repr__(self) -> str:
         state = "ready" if self.ready else f"due {self.due_ms}"

@@ -13,6 +13,7 @@ _SLACK_MS = 1000
 _UNSTORED_MS = 2000
 """Lease numbers of this time may be missing in the log after a process was killed."""
 _REFRESH_MS = 60_000
+_SEARCH_MS_MAX = 250
 _STORED = struct.Struct("<BBQqq")
 _VERSION = 1
 
@@ -147,8 +148,8 @@ class LeaseClock:
             cursor.due_ms = NO_DUE_MS
             soonest = cursor.in_flight.expire(now_ms)
             if soonest is not None:
-                # A cursor with very many leases is searched less often; the delay stays far below a second.
-                self.due(cursor, max(soonest, now_ms + len(cursor.in_flight) // 64))
+                # A cursor with very many ranges is searched less often.
+                self.due(cursor, max(soonest, now_ms + min(len(cursor.in_flight) // 64, _SEARCH_MS_MAX)))
             woken.append(cursor)
         return woken
 

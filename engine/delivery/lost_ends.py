@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from engine.delivery import progress
+from engine.delivery.native import FORM
 from engine.log.port import ProgressLog, TopicLog
 from engine.log.types import QueueEnd
 
@@ -61,7 +62,7 @@ def _reached(store: RaisableLog) -> list[QueueEnd]:
     for raw, value in store.progress() if store.headers_lost else store.replayed_progress():
         place = progress.split_key(raw)
         try:
-            next_offset = progress.decode(value).next_offset if place else 0
+            next_offset = FORM.InFlightRanges().load(value, 0)[1] if place else 0
         except ValueError:
             continue
         if place:

@@ -1,13 +1,16 @@
 """Stored progress of one group in one queue, from which a restart or a new master continues.
 
 Key: b"g" ‖ group ‖ 0x00 ‖ u32 topic id ‖ u32 queue, big-endian so that one topic's queues lie together.
-Value: varints: version ‖ floor ‖ in version 2 only: lease time ‖ lead ‖ first open offset ‖ number of ranges ‖ ranges
+Value: varints: version ‖ floor ‖ from version 2 on: lease time ‖ lead ‖ first open offset ‖ number of ranges ‖ ranges
 ‖ tail.
 A range is gap before it ‖ messages ‖ attempts so far, and in version 2 ‖ when its lease ends, in steps of 256 ms after
 the lease time, 0 for a ready range; after another number ‖ from its newest lease to lease time + lead ‖ from its oldest
-to its newest lease. The gaps are acknowledged, and so is the tail, which ends where dispatch continues.
+to its newest lease. In version 3 both refer to the leased range before, and the end says whether the range is withheld:
+docs/design/0021-leases-that-survive.md. The gaps are acknowledged, and so is the tail, which ends where dispatch
+continues.
 
-A value without a running lease has version 1: leases cost only records that have some.
+A value without a running lease has version 1, one without a withheld range version 2: they cost only records that have
+some.
 """
 
 import struct
@@ -19,12 +22,14 @@ from engine.log.types import Topic
 
 VERSION = 1
 HELD_VERSION = 2
+WITHHELD_VERSION = 3
 DUE_STEP_BITS = 8
 COUNTER_BITS = 20
 """Of a lease number: a counter; the rest is lease time in milliseconds."""
 RECEIPT_KEY = b"\0receipt-key"
 FLOOR_PREFIX = b"\0floor"
 FORGOTTEN_KEY = b"\0forgotten"
+NUMBER_MAX = (1 << 63) - 1
 _QUEUE = struct.Struct(">II")
 
 
@@ -35,6 +40,7 @@ class StoredRange(NamedTuple):
         attempt: deliveries so far.
         due: when the lease ends, in steps of 256 ms after the lease time of the record, rounded up; 0: it is ready.
         oldest_ms, newest_ms: lease times at which its leases began; 0 without `due`.
+        is_withheld: given back by RETRY until then.
     """
 
     first: int
@@ -43,6 +49,7 @@ class StoredRange(NamedTuple):
     due: int = 0
     oldest_ms: int = 0
     newest_ms: int = 0
+    is_withheld: bool = False
 
 
 class Progress(NamedTuple):
@@ -64,7 +71,8 @@ class Progress(NamedTuple):
     @property
     def top_lease(self) -> int:
         """The highest lease number that it may name."""
-        return max([self.floor, *((each.newest_ms + 1 << COUNTER_BITS) - 1 for each in self.ranges if each.due)])
+        newest_ms = max((each.newest_ms for each in self.ranges if each.due), default=None)
+        return self.floor if newest_ms is None else max(self.floor, (newest_ms + 1 << COUNTER_BITS) - 1)
 
 
 def key(group: str, topic_id: int, queue: int) -> bytes:
@@ -115,21 +123,27 @@ def encode(progress: Progress) -> bytes:
     out = bytearray()
     merged = list(_merged(progress.ranges))
     is_held = any(each.due for each in merged)
+    is_withheld = any(each.is_withheld for each in merged)
     at = merged[0].first if merged else progress.next_offset
-    newest_ms = progress.time_ms + progress.lead_ms
+    newest_ms, due = progress.time_ms + progress.lead_ms, 0
     leased = (progress.time_ms, progress.lead_ms) if is_held else ()
-    head = (HELD_VERSION if is_held else VERSION, progress.floor, *leased)
+    version = WITHHELD_VERSION if is_withheld else HELD_VERSION if is_held else VERSION
+    head = (version, progress.floor, *leased)
     for number in (*head, at, len(merged)):
         _put(out, number)
     for each in merged:
         _put(out, each.first - at)
         _put(out, each.end - each.first)
         _put(out, each.attempt)
-        if is_held:
+        if is_withheld:
+            _put(out, 1 + 2 * _zigzag(each.due - due) + each.is_withheld if each.due else 0)
+        elif is_held:
             _put(out, each.due)
         if each.due:
-            _put(out, newest_ms - each.newest_ms)
+            _put(out, _zigzag(each.newest_ms - newest_ms) if is_withheld else newest_ms - each.newest_ms)
             _put(out, each.newest_ms - each.oldest_ms)
+            if is_withheld:
+                due, newest_ms = each.due, each.newest_ms
         at = each.end
     _put(out, progress.next_offset - at)
     return bytes(out)
@@ -140,27 +154,55 @@ def decode(value: bytes) -> Progress:
     numbers = _numbers(value)
     try:
         version, floor = next(numbers), next(numbers)
-        if version not in (VERSION, HELD_VERSION):
-            raise ValueError(f"progress value of {len(value)} bytes: version {version}: this engine knows 1 and 2")
-        is_held = version == HELD_VERSION
+        if version not in (VERSION, HELD_VERSION, WITHHELD_VERSION):
+            raise ValueError(f"progress value of {len(value)} bytes: version {version}: this engine knows 1 to 3")
+        is_held = version != VERSION
         time_ms, lead_ms = (next(numbers), next(numbers)) if is_held else (0, 0)
         at, count = next(numbers), next(numbers)
         if count > len(value):
             raise ValueError(f"progress value of {len(value)} bytes: {count} ranges do not fit")
-        ranges = []
-        for _ in range(count):
-            first = at + next(numbers)
-            at = first + next(numbers)
-            attempt, due = next(numbers), next(numbers) if is_held else 0
-            newest_ms = time_ms + lead_ms - next(numbers) if due else 0
-            oldest_ms = newest_ms - next(numbers) if due else 0
-            ranges.append(StoredRange(first, at, attempt, due, oldest_ms, newest_ms))
+        if version == WITHHELD_VERSION:
+            ranges = _decode_withheld(numbers, at, count, time_ms + lead_ms)
+            at = ranges[-1].end if ranges else at
+        else:
+            ranges = []
+            for _ in range(count):
+                first = at + next(numbers)
+                at = first + next(numbers)
+                attempt, due = next(numbers), next(numbers) if is_held else 0
+                newest_ms = time_ms + lead_ms - next(numbers) if due else 0
+                oldest_ms = newest_ms - next(numbers) if due else 0
+                ranges.append(StoredRange(first, at, attempt, due, oldest_ms, newest_ms))
         tail = next(numbers)
     except StopIteration:
         raise ValueError(f"progress value of {len(value)} bytes: ends before its last range") from None
     if next(numbers, None) is not None:
         raise ValueError(f"progress value of {len(value)} bytes: goes on after its tail")
     return Progress(floor, at + tail, ranges, time_ms, lead_ms)
+
+
+def _decode_withheld(numbers: Iterator[int], at: int, count: int, newest_ms: int) -> list[StoredRange]:
+    """The ranges of version 3, of which the first one begins at or after `at`."""
+    ranges, due = [], 0
+    for _ in range(count):
+        first = at + next(numbers)
+        at = first + next(numbers)
+        attempt, end = next(numbers), next(numbers)
+        if not end:
+            ranges.append(StoredRange(first, at, attempt))
+            continue
+        due += _unzigzag(end - 1 >> 1)
+        newest_ms += _unzigzag(next(numbers))
+        ranges.append(StoredRange(first, at, attempt, due, newest_ms - next(numbers), newest_ms, not end & 1))
+    return ranges
+
+
+def _zigzag(number: int) -> int:
+    return 2 * number if number >= 0 else -2 * number - 1
+
+
+def _unzigzag(number: int) -> int:
+    return -(number + 1 >> 1) if number & 1 else number >> 1
 
 
 def _merged(ranges: list[StoredRange]) -> Iterator[StoredRange]:
@@ -180,9 +222,9 @@ def _merged(ranges: list[StoredRange]) -> Iterator[StoredRange]:
         yield before
 
 
-def _mergeable(each: StoredRange) -> tuple[int, int, int]:
+def _mergeable(each: StoredRange) -> tuple[int, int, int, bool]:
     """What neighbours have in common that become one; so a lease is known to a step of 256 ms."""
-    return each.attempt, each.due, each.newest_ms >> DUE_STEP_BITS
+    return each.attempt, each.due, each.newest_ms >> DUE_STEP_BITS, each.is_withheld
 
 
 def _put(out: bytearray, number: int) -> None:
@@ -199,7 +241,9 @@ def _numbers(value: bytes) -> Iterator[int]:
         if byte & 0x80:
             shift += 7
             continue
+        if number > NUMBER_MAX:
+            break
         yield number
         number = shift = 0
-    if shift:
-        raise ValueError(f"progress value of {len(value)} bytes: ends within a number")
+    if shift or number:
+        raise ValueError(f"progress value of {len(value)} bytes: ends within a number, or has one above 63 bits")

@@ -11,7 +11,7 @@ from engine.delivery.in_flight import InFlightRanges
 from engine.delivery.intervals import IntervalSet
 from engine.delivery.key_order import KeyOrder
 from engine.delivery.policy import ATTEMPTS_ENDLESS, KEY, NONE, PARK, QUEUE, SKIP, STOP, GroupPolicy
-from engine.delivery.progress import DUE_STEP_BITS, Progress, StoredRange, encode
+from engine.delivery.progress import Progress, StoredRange, encode
 from engine.delivery.settings import DeliverySettings
 
 OFFSET_MAX = (1 << 63) - 1
@@ -35,7 +35,7 @@ class QueueCursor:
         "alone_at", "blocked", "by_key", "credit", "due_ms", "early", "early_firsts", "end_seen", "filter", "floor", "group", "in_flight",
         "in_flight_max", "is_dead_letters", "is_sorted", "key", "keys", "moves", "new_key_order", "next_offset", "one_range", "order",
         "queue", "ranges_max", "sorted_until", "stop_at", "subscriptions", "tick", "topic_hash", "topic_id", "topic_name",
-        "waiting_max",
+        "waiting_max", "withheld_max", "withheld_ranges_max",
     )  # fmt: skip
 
     def __init__(
@@ -50,7 +50,8 @@ class QueueCursor:
     ) -> None:
         self.topic_name, self.topic_id, self.topic_hash, self.queue = topic_name, topic_id, topic_hash, queue
         self.in_flight_max, self.ranges_max = settings.in_flight_max, settings.ranges_max
-        self.waiting_max = settings.waiting_max
+        self.waiting_max, self.withheld_max = settings.waiting_max, settings.withheld_max
+        self.withheld_ranges_max = settings.withheld_ranges_max
         self.key = b""  # of the stored progress
         self.group: Any = None
         self.filter: Any = None  # selects the group's messages; None: all
@@ -82,10 +83,18 @@ class QueueCursor:
 
     @property
     def is_at_bound(self) -> bool:
-        """Whether a bound of its messages in flight forbids new ones."""
-        if self.in_flight.messages >= self.in_flight_max or self.in_flight.count >= self.ranges_max:
-            return True
-        return self.keys is not None and self.keys.waiting >= self.waiting_max
+        """Whether a bound of its open messages forbids new ones."""
+        return self.room() <= 0
+
+    def room(self) -> int:
+        """Number of messages that may be dispatched for the first time; withheld ones are not in flight."""
+        ranges, withheld = self.in_flight.count, self.in_flight.withheld
+        if ranges - withheld >= self.ranges_max or (ranges >= self.ranges_max and withheld >= self.withheld_ranges_max):
+            return 0
+        room = self.in_flight_max - self.in_flight.messages
+        if self.keys is not None:
+            return min(room, self.waiting_max - self.keys.waiting)  # for all of them may have to wait
+        return room + self.in_flight.withheld_messages if self.in_flight.withheld_messages < self.withheld_max else 0
 
     def see(self, first_offset: int, end_offset: int) -> None:
         """Note the log's readable range first_offset..end_offset; retention has deleted what lies below."""
@@ -112,10 +121,8 @@ class QueueCursor:
         planned = self.in_flight.next_ready(messages_max)
         if planned[1] > planned[0]:
             return planned
-        room = min(self.in_flight_max - self.in_flight.messages, messages_max)
-        if self.keys is not None:
-            room = min(room, self.waiting_max - self.keys.waiting)  # for all of them may have to wait
-        if room <= 0 or self.in_flight.count >= self.ranges_max:
+        room = min(self.room(), messages_max)
+        if room <= 0:
             return 0, 0
         end = min(self.end_seen, self.next_offset + room)
         if self.early_firsts:
@@ -184,11 +191,15 @@ class QueueCursor:
                 self.next_offset = self.early.skip(self.next_offset)
         return whole
 
-    def hold(self, first: int, end: int, lease: int, foreign: bool, due_ms: int, now_ms: int) -> int:
-        """Keep the lease's part of first..end until `due_ms`, for RETRY and EXTEND; returns its number of messages."""
+    def hold(self, first: int, end: int, lease: int, foreign: bool, due_ms: int, now_ms: int, withheld: bool) -> int:
+        """Keep the lease's part of first..end until `due_ms`; returns its number of messages.
+
+        Args:
+            withheld: for RETRY; else for EXTEND.
+        """
         if lease < self.floor:
             return 0
-        return self.in_flight.hold(first, end, lease, foreign, due_ms, now_ms)
+        return self.in_flight.hold(first, end, lease, foreign, due_ms, now_ms, withheld)
 
     def release(self, first: int, end: int, lease: int, foreign: bool) -> int:
         """See InFlightRanges.release()."""
@@ -292,13 +303,14 @@ class QueueCursor:
             return encode(self.progress(now_ms, time_ms, lead_ms))
         return self.in_flight.encoded_progress(self.floor, self.next_offset, now_ms, time_ms, lead_ms)
 
-    def resume(self, progress: Progress, base_ms: int) -> None:
+    def resume(self, stored: bytes, base_ms: int) -> int:
         """Load stored progress. What was leased stays leased until then; the rest in flight is ready at once.
 
         Args:
             base_ms: lease time less monotonic time.
+        Returns:
+            The highest lease number that it names.
         """
-        self.floor, self.next_offset = progress.floor, progress.next_offset
-        for each in progress.ranges:
-            self.in_flight.restore(each, progress.time_ms + (each.due << DUE_STEP_BITS) - base_ms)
+        self.floor, self.next_offset, top_lease = self.in_flight.load(stored, base_ms)
         self.forget_keys()
+        return top_lease

@@ -166,8 +166,9 @@ class DeadLetterStore:
         if not page.letters:
             return claim, []
         last = page.letters[-1].offset + 1
-        passed = cursor.in_flight.messages + max(0, last - cursor.next_offset)
-        if passed > settings.in_flight_max or len(cursor.in_flight) + 2 * READ_MAX > settings.ranges_max:
+        held = cursor.in_flight
+        passed = held.messages - held.withheld_messages + max(0, last - cursor.next_offset)
+        if passed > settings.in_flight_max or len(held) - held.withheld + 2 * READ_MAX > settings.ranges_max:
             raise ScatteredError
         cursor.pass_over(last)
         ranges: list[tuple[int, int]] = []

@@ -1,6 +1,9 @@
 """Bounds and defaults of delivery."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+RANGE_BYTES_MAX = 16
+"""Of a range in a progress record."""
 
 
 @dataclass(frozen=True)
@@ -8,9 +11,18 @@ class DeliverySettings:
     """Bounds of all state that grows with the behaviour of consumers."""
 
     in_flight_max: int = 65_536
-    """Unacknowledged messages per group and queue; at the bound only expired ones are dispatched again."""
+    """Messages in flight per group and queue; at the bound only expired ones are dispatched again.
+
+    Withheld ones count only with order by key.
+    """
     ranges_max: int = 16_384
     """Leases and acknowledged holes per group and queue. More costs memory and makes progress records longer."""
+    withheld_max: int = 1_048_576
+    """Messages per group and queue that RETRY has given back and whose delay runs. They are not in flight."""
+    withheld_ranges_max: int = 262_144
+    """Ranges of them. Each costs 48 bytes of memory and some 6 in a progress record, which has to fit into a segment."""
+    withheld_ranges_all_max: int = 2_097_152
+    """Withheld ranges of all groups, above which a queue with `ranges_max` ranges dispatches nothing new."""
     waiting_max: int = 4_096
     """Messages per group and queue that wait for an earlier one of their key.
 
@@ -52,6 +64,10 @@ class DeliverySettings:
     """
     subscriptions_max: int = 1_024
     """Remembered sets of topics per group; beyond it the least recently used one is forgotten."""
+
+    def fitting(self, record_bytes: int) -> "DeliverySettings":
+        """Bound withheld ranges so that a progress record of them has at most `record_bytes`."""
+        return replace(self, withheld_ranges_max=min(self.withheld_ranges_max, record_bytes // RANGE_BYTES_MAX))
 
     def faults(self) -> list[str]:
         """Return every violated rule at once."""

@@ -75,6 +75,7 @@ class GroupVerbs:
             "end": end,
             "progress": at,
             "in_flight": place.in_flight.messages,
+            "withheld": place.in_flight.withheld_messages,
             "lag": lag,
         }
         if detail:

@@ -34,4 +34,5 @@ def _in_flight(found: InFlightRange, now_ms: int) -> dict[str, Any]:
         return {"state": "due", "attempts": found.attempt}
     left = {} if found.due_ms == NEVER else {"left_ms": max(0, found.due_ms - now_ms)}
     lease = {"lease": found.lease} if found.lease and not found.is_restored else {}
-    return {"state": "leased" if found.lease else "waiting", "attempts": found.attempt, **left, **lease}
+    state = "leased" if found.lease and not found.is_withheld else "waiting"
+    return {"state": state, "attempts": found.attempt, **left, **lease}

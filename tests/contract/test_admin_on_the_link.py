@@ -101,6 +101,9 @@ def test_lag_is_told_in_messages_in_bytes_and_by_the_oldest_ones_age(engine):
     one = len(piece.records)
     assert (row["lag"], row["in_flight"], row["lag_bytes"]) == (4, 1, 4 * one)
     assert 0 <= row["lag_s"] < 60
+    engine.pull(max_messages=0, acks=[ack(piece, verdict=layout.RETRY, delay_ms=3_600_000)])
+    given_back = engine.admin("lag", group="g", topic="orders", queue=0, offset=0)["queues"][0]
+    assert (given_back["in_flight"], given_back["withheld"], given_back["message"]["state"]) == (1, 1, "waiting")
     turn_until(lambda: engine.admin("lag", group="g", detail=True)["queues"][0]["lag_s"] > row["lag_s"])
     engine.pull(max_messages=0, acks=[ack(piece)])
     _, pieces = engine.pull()

@@ -196,8 +196,8 @@ _DELIVERY = (
     ),
     Mutant(
         "expired leases wake no queue", "engine.delivery.delivery",
-        "            self._claim_spent(cursor)\n            self._wake_list.wake(cursor)\n",
-        "            self._claim_spent(cursor)\n",
+        "            self._dead_lettering.claim_spent(cursor)\n            self._wake_list.wake(cursor)\n",
+        "            self._dead_lettering.claim_spent(cursor)\n",
     ),
     Mutant(
         "an extension ends the lease", "engine.delivery.acknowledge",

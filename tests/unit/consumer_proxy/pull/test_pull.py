@@ -298,7 +298,7 @@ def test_an_engine_that_does_not_answer_makes_a_timeout(world):
 
 
 @pytest.mark.parametrize(
-    "code, reason", [(AT_BOUND, "as many unacknowledged messages"), (NO_ROOM, "there may be messages, pull again")]
+    "code, reason", [(AT_BOUND, "withheld by RETRY"), (NO_ROOM, "there may be messages, pull again")]
 )
 def test_an_empty_answer_that_has_a_reason_says_it_and_its_acknowledgements_count(world, code, reason):
     world.call(acks=[Ack(receipt(0))])

@@ -166,6 +166,10 @@ class DeliveryModel(RuleBasedStateMachine):
             }
             assert not open_messages & self.done
             assert cursor.in_flight.messages == len(open_messages)
+            withheld = [each for each in cursor.in_flight.ranges if each.is_withheld]
+            assert cursor.in_flight.withheld == len(withheld)
+            assert cursor.in_flight.withheld_messages == sum(each.end - each.first for each in withheld)
+            assert not any(each.ready for each in withheld)
 
     def teardown(self):
         """However it went, waiting long enough and acknowledging delivers every message."""
