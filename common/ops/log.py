@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 
 from common.quoting import escaped
+from common.ops.uncaught import log_uncaught
 from common.unpatched import original
 
 PLACE_LINES_MAX = 20
@@ -101,7 +102,7 @@ def utc(seconds: float) -> str:
 
 
 def setup_logging(process: str, level: str = "INFO", json: bool = False) -> None:
-    """Write this process's log lines to stderr. The environment overrides the arguments.
+    """Write this process's log lines, and uncaught exceptions, to stderr. The environment overrides the arguments.
 
     Args:
         process: the name shown in every line, e.g. `engine`.
@@ -117,6 +118,7 @@ def setup_logging(process: str, level: str = "INFO", json: bool = False) -> None
     handler.lock = original("_thread", "RLock")()
     logging._lock = original("_thread", "RLock")()  # type: ignore[attr-defined]
     logging.logThreads = False
+    log_uncaught()
     root = logging.getLogger()
     root.handlers[:] = [handler]
     wanted = os.environ.get("PENSTOCK_LOG_LEVEL", level).upper()

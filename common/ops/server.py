@@ -5,15 +5,12 @@ Plain HTTP without authentication: bind it to an address that only operators rea
 
 import json
 import logging
-import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
 
-from gevent.pool import Pool
-from gevent.pywsgi import WSGIServer
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
@@ -21,25 +18,16 @@ from prometheus_client.registry import Collector
 from common.limited_log import LimitedLog
 from common.ops.build_info import BuildInfo
 from common.ops.connection_pages import MorePages, OpsRequest
+from common.ops.listener import OpsListener
 from common.readiness import Note, is_ready
 
-log = logging.getLogger(__name__)
-limited = LimitedLog(log)
+limited = LimitedLog(logging.getLogger(__name__))
 
 Health = Callable[[], Mapping[str, bool | str]]
-CONNECTIONS_MAX = 64
-BODY_BYTES_MAX = 1 << 10
 PAGE_AGE_S_MAX = 2.0
 PAGE_LOOP_SHARE = 0.02  # of the loop's time may go into making pages, which blocks it; scrapers share a page meanwhile
 JSON = "application/json"
 NO_SERIES = "series=none"
-
-
-class _Listener(WSGIServer):
-    def handle(self, sock: socket.socket, address: Any) -> None:
-        # Without it, Nagle and delayed acknowledgements delay every keep-alive answer by 40 ms.
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        super().handle(sock, address)
 
 
 class _MetricsPage:
@@ -72,7 +60,7 @@ class OpsServer:
         self._health, self._more = health, more or {}
         self._short = _MetricsPage(registry)
         self._whole = self._short if series is None else _MetricsPage(registry, series)
-        self._server = _Listener((host, port), self._answer, log=None, error_log=log, spawn=Pool(CONNECTIONS_MAX))
+        self._server = OpsListener((host, port), self._answer)
         self._server.start()
 
     @property
@@ -125,11 +113,9 @@ class OpsServer:
 
 
 def _request(environ: dict[str, Any]) -> OpsRequest:
-    size = environ.get("CONTENT_LENGTH") or "0"
-    body = environ["wsgi.input"].read(min(int(size), BODY_BYTES_MAX)) if size.isdigit() else b""
     query = dict(parse_qsl(environ.get("QUERY_STRING", "")))
     proof, at = (environ.get(f"HTTP_PENSTOCK_{name}", "") for name in ("PROOF", "TIME"))
-    return OpsRequest(environ["REQUEST_METHOD"], query, body, proof, at)
+    return OpsRequest(environ["REQUEST_METHOD"], query, environ["wsgi.input"].read(), proof, at)
 
 
 def start_ops(

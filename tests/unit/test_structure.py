@@ -117,7 +117,7 @@ ENGINE_MAY_NOT_IMPORT = {
 # Servers, their clients and what bridges them to threads. Everything else takes callbacks and clocks, and runs in any process.
 MAY_USE_GEVENT = (
     "common.net",
-    "common.ops.server",
+    "common.ops.listener",
     "common.ops.stop",
     "common.config.blocking",
     "common.tracing.exporting",
