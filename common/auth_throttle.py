@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 
 from common.readiness import Note
+from common.recent_count import SHOWN, RecentCount
 
 FREE = 5  # failed attempts that are answered without delay
 PAUSE_S_FIRST, PAUSE_S_MAX = 0.1, 2.0
 CONNECTIONS_MAX = 10_000
-RECENT_S = 60.0
 
 
 class AuthThrottle:
@@ -20,14 +20,12 @@ class AuthThrottle:
     def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self._failed: dict[str, int] = {}
         self.attempts = 0
-        self._monotonic_s = monotonic_s
-        self._since_s, self._recent, self._before = monotonic_s(), 0, 0
+        self._recent = RecentCount(monotonic_s)
 
     def failed(self, peer: str) -> float:
         """Note a failed attempt and return the seconds by which to delay its answer."""
         self.attempts += 1
-        self._turn()
-        self._recent += 1
+        self._recent.add()
         count = self._failed.pop(peer, 0) + 1
         self._failed[peer] = count
         if len(self._failed) > CONNECTIONS_MAX:
@@ -36,13 +34,5 @@ class AuthThrottle:
 
     def health(self) -> bool | str:
         """The condition of /readyz: a proxy that has lost the applications' keys refuses all of them, and is ready."""
-        self._turn()
-        recent = self._recent + self._before
-        return Note(f"{recent} calls with refused credentials in the last {2 * RECENT_S:.0f} s") if recent else True
-
-    def _turn(self) -> None:
-        """Begin a new period of RECENT_S when it is time."""
-        periods = int((self._monotonic_s() - self._since_s) / RECENT_S)
-        if periods:
-            self._before = self._recent if periods == 1 else 0
-            self._recent, self._since_s = 0, self._since_s + periods * RECENT_S
+        recent = self._recent.recent()
+        return Note(f"{recent} calls with refused credentials in {SHOWN}") if recent else True

@@ -4,7 +4,7 @@ from typing import Any
 
 from common.clock import Clock
 from common.config.view import ConfigView
-from common.contract import Credential, decode_struct
+from common.contract import Code, Credential, decode_struct
 from common.credential import Principal, Verifier
 from common.errors import AuthenticationError
 from common.key_uses import KeyUses
@@ -32,9 +32,22 @@ class Principals:
     def find(self, encoded: bytes, connection: Any) -> Principal:
         """The bearer of these bytes: a Credential's fields with its STOP, complete as the walker found them.
 
+        The connection is a client's from then on; one whose credential is refused is a stranger again.
+
         Raises:
             AuthenticationError: the credential is invalid, or its application may not be used over `connection`.
         """
+        try:
+            found = self._found(encoded)
+            found.origin.check(found.app, connection)
+        except AuthenticationError as error:
+            if error.code == Code.UNAUTHENTICATED:
+                connection.distrust()
+            raise
+        connection.trust()
+        return found
+
+    def _found(self, encoded: bytes) -> Principal:
         found = self._remembered.get(encoded)
         if found is None or found.generation != self._view.generation or self._clock.now_ms() > found.expires_at_ms:
             self._remembered.pop(encoded, None)
@@ -44,7 +57,6 @@ class Principals:
                     self._remembered.clear()
                 self._remembered[encoded] = found
             self.uses.note(found.app, found.key_id, self._clock.now_ms())
-        found.origin.check(found.app, connection)
         return found
 
     def prefix_verifies(self, connection: Any, prefix: bytes) -> bool:

@@ -25,6 +25,7 @@ from common.errors import PenstockError
 from common.freed_memory import keep_freed_memory
 from common.net import listen
 from common.net.certificate import CertificateWatch
+from common.net.places_metrics import PlacesMetrics
 from common.ops import announce_ready, settle, setup_logging, start_ops
 from common.ops.build_info import installed_version
 from common.ops.delivery_pages import delivery_pages
@@ -89,6 +90,7 @@ def run(options: argparse.Namespace) -> None:
     registry.register(ConfigMetrics(lambda: view))
     registry.register(watch)
     registry.register(proxy.key_uses)
+    registry.register(PlacesMetrics(proxy.server.places))
     if isinstance(source, GroupsSource):
         registry.register(BreakerMetrics(lambda: [(link.name, link.breaker) for link in source.links]))
     traces = traces_of(options, process, registry, proxy.trace)

@@ -81,6 +81,7 @@ class ConsumerProxy:
             "engine": self._engine_health(),
             "configuration": config_health(self._view),
             "credentials": self.pulls.brake.health(),
+            "connections": self.server.places.health(),
             "serving": OUT_OF_SERVICE if self.drain_switch.is_out else not self._stopping or "stopping",
         }
 

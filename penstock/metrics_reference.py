@@ -26,7 +26,12 @@ gauge counts those that are left out. Every other label names something that an 
 """
 SECTIONS = {
     "Every process": ("common.ops.build_info", "common.config.health"),
-    "Both proxies": ("common.breaker_metrics", "common.key_uses", "common.net.certificate"),
+    "Both proxies": (
+        "common.breaker_metrics",
+        "common.key_uses",
+        "common.net.places_metrics",
+        "common.net.certificate",
+    ),
     "Traces of both proxies": ("common.tracing.metrics",),
     "Producer proxy": ("producer_proxy.metrics",),
     "Fallback buffer of a producer proxy": ("producer_proxy.buffer.metrics",),

@@ -25,6 +25,7 @@ from common.errors import PenstockError
 from common.freed_memory import keep_freed_memory
 from common.net import Limits, listen
 from common.net.certificate import CertificateWatch
+from common.net.places_metrics import PlacesMetrics
 from common.ops import announce_ready, settle, setup_logging, start_ops
 from common.ops.build_info import installed_version
 from common.ops.connection_pages import MorePages
@@ -58,7 +59,7 @@ def listeners(options: argparse.Namespace, watch: CertificateWatch) -> list:
 def make_registry(proxy: ProducerProxy, others: Iterable[Any]) -> CollectorRegistry:
     """The metrics of the proxy's parts and of `others`."""
     registry, brokers = CollectorRegistry(), proxy.brokers
-    for each in (*others, proxy.key_uses):
+    for each in (*others, proxy.key_uses, PlacesMetrics(proxy.server.places)):
         registry.register(each)
     registry.register(SendMetrics(proxy.server, proxy.service, brokers, proxy.front, proxy.admission, proxy.figures))
     registry.register(BreakerMetrics(lambda: [(broker.name, broker.breaker) for broker in brokers.listed]))

@@ -237,6 +237,7 @@ class ProducerProxy:
             **{each.name: each.health() for each in self.targets.all},
             "configuration": config_health(self._view),
             "credentials": self.service.brake.health(),
+            "connections": self.server.places.health(),
             "serving": self._is_serving(),
             **self.buffering.health(),
             **self.journaling.health(),

@@ -7,7 +7,6 @@ from common.net._frames cimport FrameSocket
 cdef class Connection(FrameSocket):
     cdef readonly bint busy            # a call is in progress
     cdef bint parsing
-    cdef bint greeted                  # a complete frame has come
     cdef bint closing                  # shut once the output is written
     cdef readonly bint unsent          # closed before the last answer had left as a whole
     cdef uint64_t left_at_end          # of a closed connection: see `left`

@@ -68,6 +68,7 @@ cdef class Connection(FrameSocket):
             self.tls = self.session.tls
         self.reactor = reactor_of()
         self.reactor.add(self)
+        self.stranger_since = self.accepted_at
 
     # -- for subclasses
 
@@ -119,10 +120,6 @@ cdef class Connection(FrameSocket):
         if not self.is_closed:
             memcpy(self.out_reserve(len(data)), <const unsigned char*>data, len(data))
             self.out_commit(len(data))
-
-    def trust(self):
-        """Accept frames up to frame_bytes_max from now on: the first credential has verified."""
-        self.is_trusted = True
 
     @property
     def closed(self):
@@ -278,7 +275,6 @@ cdef class Connection(FrameSocket):
                 if need or left < total:
                     break
                 at += total
-                self.greeted = True
                 self.in_need = 0
                 self.on_frame(p + head, total - head)
         finally:
@@ -348,8 +344,8 @@ cdef class Connection(FrameSocket):
         if self.is_refusing:
             if now - self.frame_since > self.limits.read_deadline_s:
                 self.shut("refused")
-        elif not self.greeted and now - self.accepted_at > self.limits.greeting_deadline_s and not self.is_trusted:
-            self.shut("silent")
+        elif not self.is_trusted and now - self.stranger_since > self.limits.greeting_deadline_s:
+            self.shut("no valid credential in time")
         elif held(&self.inp):
             if not self.reading:                       # paused by the process limit
                 if self.fits(self.in_need - self.inp.cap if self.in_need > self.inp.cap else 0):
@@ -358,7 +354,7 @@ cdef class Connection(FrameSocket):
                     self.reactor.interest(self, EPOLLIN)
             elif now - self.frame_since > self.limits.read_deadline_s:
                 self.shut("frame not complete in time")
-        elif self.greeted and now - self.active_at > self.limits.idle_deadline_s:
+        elif now - self.active_at > self.limits.idle_deadline_s:
             self.shut("idle")
         return 0
 

@@ -80,7 +80,7 @@ cdef class FrameSocket(InputSocket):
             self.in_need = head + unverified_max
             return 0
         if self.on_prefix(frame, unverified_max):
-            self.is_trusted = True
+            self.trust()
             return 1
         return self.refuse_frame(frame, have, unproved(total - head, unverified_max))
 

@@ -22,6 +22,21 @@ cdef class InputSocket(OutputSocket):
     def __dealloc__(self):
         release(&self.inp)
 
+    cpdef trust(self):
+        """A credential has verified: accept frames up to frame_bytes_max, and idle times, from now on."""
+        if not self.is_trusted:
+            self.is_trusted = True
+            if self.on_trust is not None:
+                self.on_trust(self, True)
+
+    def distrust(self):
+        """A credential was refused: the client is a stranger again, and has the greeting deadline to show a valid one."""
+        if self.is_trusted and not self.is_closed:
+            self.is_trusted = False
+            self.stranger_since = self.reactor.now
+            if self.on_trust is not None:
+                self.on_trust(self, False)
+
     cdef int keep(self, const unsigned char* data, size_t size) except -1:
         self.grow_in(max(self.in_need, held(&self.inp) + size), held(&self.inp) + size)
         if self.inp.cap - self.inp.end < size:      # grow_in() always makes room for `least`

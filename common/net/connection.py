@@ -42,14 +42,15 @@ class CallConnection:
         self.unsent = False
         self.queued = self.left = 0
         self.on_close: Callable[[CallConnection], None] | None = None
+        self.on_trust: Callable[[CallConnection, bool], None] | None = None
         self.context: Any = None
         self.retry_slot: Any = None
         self._limits, self._on_call, self._prefix_check = limits, on_call, prefix_check
         self._protocol: int | None = None
-        self._trusted = self._greeted = False
+        self._trusted = False
         self._input, self._output = bytearray(), bytearray()
         self._scan = MessageScan()
-        self._waiting_since = time.monotonic()
+        self._waiting_since = self._stranger_since = time.monotonic()
         self._partial = False
         self._writer: Any = None
         self._counted = 0
@@ -76,7 +77,18 @@ class CallConnection:
         gevent.get_hub().loop.run_callback(self._consume)
 
     def trust(self) -> None:
-        self._trusted = True
+        """A credential has verified: accept frames up to frame_bytes_max, and idle times, from now on."""
+        if not self._trusted:
+            self._trusted = True
+            if self.on_trust is not None:
+                self.on_trust(self, True)
+
+    def distrust(self) -> None:
+        """A credential was refused: the client is a stranger again, and has the greeting deadline to show a valid one."""
+        if self._trusted and not self.closed:
+            self._trusted, self._stranger_since = False, time.monotonic()
+            if self.on_trust is not None:
+                self.on_trust(self, False)
 
     def close_when_sent(self) -> None:
         self._closing = True
@@ -143,8 +155,8 @@ class CallConnection:
 
     def _deadline(self) -> float:
         limits = self._limits
-        wait = limits.read_deadline_s if self._partial else limits.idle_deadline_s
-        return self._waiting_since + (wait if self._greeted else min(wait, limits.greeting_deadline_s))
+        until = self._waiting_since + (limits.read_deadline_s if self._partial else limits.idle_deadline_s)
+        return until if self._trusted else min(until, self._stranger_since + limits.greeting_deadline_s)
 
     def _consume(self) -> None:
         try:
@@ -152,7 +164,7 @@ class CallConnection:
                 frame = self._next_frame()
                 if frame is None:
                     return
-                self.busy = self._greeted = True
+                self.busy = True
                 assert self._on_call is not None
                 self._on_call(self, frame)
         except FramingError as error:
@@ -199,7 +211,7 @@ class CallConnection:
             return False
         if self._prefix_check is None or not self._prefix_check(self, bytes(self._input[head : head + unverified_max])):
             return self._refuse(head, unproved(size, unverified_max))
-        self._trusted = True
+        self.trust()
         return True
 
     def _refuse(self, head: int, sentence: str) -> bool:

@@ -18,7 +18,10 @@ class Limits:
     Less rejects small batches of a new client.
     """
     connections_max: int = 20_000
-    """Maximum number of connections. Each idle one costs a file descriptor and less than 1 KiB."""
+    """Maximum number of connections, a quarter of it of those whose credential has not verified.
+
+    Each idle one costs a file descriptor and less than 1 KiB.
+    """
     process_bytes_max: int = 256 << 20
     """Maximum buffered input of all connections, a quarter of it of those whose credential has not verified.
 
@@ -32,7 +35,7 @@ class Limits:
     read_deadline_s: float = 10.0
     """Time from the first byte of a frame to its last; a slower connection is closed."""
     greeting_deadline_s: float = 10.0
-    """Time from accept to the first complete frame."""
+    """Time from accept, or from a refused credential, to a valid one, whatever else is sent meanwhile."""
     idle_deadline_s: float = 600.0
     """Time between two calls. Less saves descriptors but makes clients with connection pools reconnect."""
     write_deadline_s: float = 30.0

@@ -19,6 +19,7 @@ from gevent import socket as gevent_socket
 
 from common.limited_log import LimitedLog
 from common.net.limits import Limits
+from common.net.places import Places
 from common.net.tls import TlsContext
 
 limited = LimitedLog(logging.getLogger("penstock.net"))
@@ -86,7 +87,7 @@ class Server:
         self.limits = limits
         self.connections: dict[Any, Accepted] = {}
         self._numbers = itertools.count(1)
-        self.refused = 0
+        self.places = Places(limits.connections_max)
         self._make_connection = make_connection
         self._watchers = []
         loop = gevent.get_hub().loop
@@ -120,8 +121,7 @@ class Server:
             watcher.start(self._accept, sock, ssl_context, watcher)
 
     def _connect(self, client: socket.socket, address: Any, ssl_context: TlsContext | None) -> None:
-        if len(self.connections) >= self.limits.connections_max:
-            self.refused += 1
+        if len(self.connections) >= self.limits.connections_max and not self.places.make_room():
             client.close()
             return
         client.setblocking(False)
@@ -131,13 +131,15 @@ class Server:
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             peer = f"{address[0]}:{address[1]}"
         connection = self._make_connection(client, peer, ssl_context)
-        connection.on_close = self._forget
+        connection.on_close, connection.on_trust = self._forget, self.places.on_trust
         self.connections[connection] = Accepted(next(self._numbers), int(time.time() * 1000))
+        self.places.on_trust(connection, False)
         if connection.closed:
             self._forget(connection)
 
     def _forget(self, connection: Any) -> None:
         self.connections.pop(connection, None)
+        self.places.strangers.remove(connection)
 
     def stop_accepting(self) -> None:
         """Close the listening sockets; connections stay open."""

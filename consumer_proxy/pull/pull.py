@@ -218,7 +218,6 @@ class Pulls:
     def _list_topics(self, pull: OpenPull, frame: bytes) -> None:
         call, admission = pull.call, self._admission
         principal = admission.principal(call.credential, pull.connection)
-        pull.connection.trust()
         admission.check_group(principal, call.group.decode())
         if call.positions or call.acks:
             raise Refused(Code.INVALID, "PullRequest.topics_after: set it without positions and acks")
@@ -232,7 +231,6 @@ class Pulls:
     def _begin_read(self, pull: OpenPull, frame: bytes) -> None:
         call, admission = pull.call, self._admission
         principal = admission.principal(call.credential, pull.connection)
-        pull.connection.trust()
         admission.check_group(principal, call.group.decode())
         arguments: Any = decode_call(frame)[2]
         read = pull.position_read = PositionPull(arguments.request.positions, partial(admission.find_topic, principal))

@@ -357,9 +357,11 @@ cdef class LinkConnection(Connection):
         self.send_frame(op, request_id, code, [sentence])
         return 0
 
-    def trust(self):
+    cpdef trust(self):
         """Accept all operations, and frames of full size. The output so far is not held: it shows nothing of the log."""
         self.authenticated = True
+        if self.on_trust is not None:
+            self.on_trust(self, True)
         self.frame_max = FRAME_BYTES_MAX
         self.output_hold = hold_of(self.node.output_hold, self.peer_state)
         if self.output_hold is not None:

@@ -5,6 +5,7 @@ the answers are the same.
 """
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import gevent
@@ -57,6 +58,7 @@ class LinkConnection:
 
     def __init__(self, sock: Any, limits: Limits, peer: str, turn: Turn, node: Node) -> None:
         self.peer, self.closed, self.on_close = peer, False, None
+        self.on_trust: Callable[[Any, bool], None] | None = None
         self._node, self._limits = node, limits
         self._authenticated, self._closing = False, False
         self._output = bytearray()
@@ -71,6 +73,8 @@ class LinkConnection:
 
     def trust(self) -> None:
         self._authenticated = True
+        if self.on_trust is not None:
+            self.on_trust(self, True)
         self._output_hold = hold_of(self._node.output_hold, self.peer_state)
         if self._output_hold is not None:
             self._noted = self._sendable = self.queued

@@ -205,10 +205,7 @@ cdef class HotConnection(Connection):
         return conclude(front, <Lanes>lanes, admitted, &totals, self.retry_slot)
 
     cdef AdmittedCredential admitted(self, const unsigned char* credential, uint32_t size):
-        """The verified credential with these bytes.
-
-        None: the rare path must verify it, or refuse the connection.
-        """
+        """The verified credential with these bytes. None: the rare path must verify it, or refuse the connection."""
         cdef AdmittedCredential last = self.last
         if last is None or len(last.credential) != size or memcmp(<const unsigned char*>last.credential, credential, size) != 0 \
                 or last.expires_at == 0:
@@ -218,7 +215,8 @@ cdef class HotConnection(Connection):
             self.last = last
         if last is None or self.reactor.now > last.expires_at:
             return None
-        self.is_trusted = True
+        if not self.is_trusted:
+            self.trust()
         return last
 
     cdef double timeout_s(self) noexcept:

@@ -191,7 +191,6 @@ class SendService:
             if error.code == Code.UNAUTHENTICATED:
                 gevent.sleep(self.brake.failed(connection.peer))
             return [refusal(error.code, str(error)) for _ in call.messages]
-        connection.trust()
         connection.context = principal.app  # for operators' lists of connections
         if call.fault:
             return [refusal(*CALL_FAULTS[CallFault(call.fault)]) for _ in call.messages]

@@ -172,19 +172,35 @@ def small_proxy(penstock_up, shop):
     assert child.wait(15) == 0
 
 
-def test_connections_over_the_cap_are_ended_at_once_and_room_is_made_by_those_that_leave(small_proxy, shop):
+def test_strangers_take_their_part_of_the_places_whatever_they_send_and_clients_find_room(small_proxy, shop):
     address, pid = small_proxy
+    wrong = shop._replace(secret="wrong")
+    request = contract.SendRequest(credential=credential(wrong), messages=[Message(topic="orders", body=b"x")])
+    refused = framed(contract.encode_call("send", 1, request))
     with Sender(address, shop) as good, contextlib.ExitStack() as kept:
         knows(good, "orders")
         before = descriptors(pid)
-        for _ in range(19):
-            kept.enter_context(RawSocket(address))
-        until(lambda: descriptors(pid) >= before + 19, "nineteen more are there")
+        crowd = [kept.enter_context(RawSocket(address)) for _ in range(30)]
+        for each in crowd[-16:]:
+            each.send(refused)
+            assert each.answer(True).results[0].code == Code.UNAUTHENTICATED
+        assert descriptors(pid) <= before + 16 + 1
+        for _ in range(20):
+            with Sender(address, shop) as newcomer:
+                assert newcomer.one("orders").code == Code.OK
+            kept.enter_context(RawSocket(address)).send(refused)
+        assert good.one("orders").code == Code.OK
+        until(lambda: descriptors(pid) <= before + 1, "each has left after the greeting deadline", 15)
+
+
+def test_connections_over_the_cap_are_ended_at_once_and_room_is_made_by_those_that_leave(small_proxy, shop):
+    address, _ = small_proxy
+    with contextlib.ExitStack() as kept:
+        for _ in range(20):
+            knows(kept.enter_context(Sender(address, shop)), "orders")
         for _ in range(100):
             with RawSocket(address) as refused:
                 assert refused.closed_after_s() < 1.0
-        assert good.one("orders").code == Code.OK
-        assert descriptors(pid) <= before + 19 + 1
         kept.close()
 
         def served():

@@ -1,13 +1,26 @@
 import struct
-from types import SimpleNamespace
 
 import pytest
 
 from common.contract import Credential, encode_struct
+from common.errors import AuthenticationError
 from common.principals import REMEMBERED_BYTES_MAX, Principals
 from tests.unit.common.test_credential import World
 
-PLAIN = SimpleNamespace(peer="127.0.0.1:1", client_name=None)
+
+class Client:
+    """A client's connection, which notes whether its credentials count."""
+
+    peer, tls, trusted = "127.0.0.1:1", None, False
+
+    def trust(self):
+        self.trusted = True
+
+    def distrust(self):
+        self.trusted = False
+
+
+PLAIN = Client()
 
 
 @pytest.fixture
@@ -34,3 +47,14 @@ def test_padded_credentials_are_valid_and_leave_nothing_in_memory(principals):
     for size in range(REMEMBERED_BYTES_MAX, REMEMBERED_BYTES_MAX + 300):
         assert principals.find(padded(encoded, size), PLAIN).app == "shop"
     assert principals._remembered == {}
+
+
+def test_a_connection_is_trusted_as_long_as_its_last_credential_is_valid(principals):
+    connection, encoded = Client(), principals.mint()
+    principals.find(encoded, connection)
+    assert connection.trusted
+    with pytest.raises(AuthenticationError):
+        principals.find(encoded[:-40] + bytes(39) + b"\0", connection)
+    assert not connection.trusted
+    principals.find(encoded, connection)
+    assert connection.trusted, "a remembered credential counts as well"

@@ -26,6 +26,9 @@ class FakeConnection:
     def trust(self):
         self.trusted = True
 
+    def distrust(self):
+        self.trusted = False
+
     def leave(self, unsent=False):
         """The client closes its end; with `unsent` before its last answer has left."""
         if unsent and self.left == self.queued:

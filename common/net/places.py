@@ -1,0 +1,71 @@
+"""Places of a server: how many connections it has room for, and which one goes when there is none."""
+
+import logging
+from typing import Any
+
+from common.limited_log import LimitedLog
+from common.net.strangers import network_of, strangers_of
+from common.readiness import Note
+from common.recent_count import SHOWN, RecentCount
+
+limited = LimitedLog(logging.getLogger("penstock.net"))
+NO_ROOM = (
+    "places are the connections of clients with valid credentials: find the one that leaks, or raise --connections-max"
+)
+
+
+class Places:
+    """The connections of one server, as far as their number is bounded.
+
+    Attributes:
+        strangers: the connections whose credential has not verified.
+        refused: connections that found no room, because clients with valid credentials had all places.
+        pushed_out: strangers that were closed to make room.
+    """
+
+    def __init__(self, connections_max: int) -> None:
+        self.connections_max = connections_max
+        self.strangers = strangers_of(connections_max)
+        self.refused = self.pushed_out = 0
+        self._refused, self._pushed_out = RecentCount(), RecentCount()
+
+    def make_room(self) -> bool:
+        """All places are taken: close the oldest stranger. False: there is none, so the new connection is refused."""
+        oldest = self.strangers.oldest()
+        if oldest is None:
+            self.refused += 1
+            self._refused.add()
+            limited.warning("a connection was refused: all %d %s", self.connections_max, NO_ROOM)
+            return False
+        self._push_out(oldest)
+        return True
+
+    def on_trust(self, connection: Any, is_trusted: bool) -> None:
+        """A credential of the connection has verified; or it has not (yet), or was refused: the connection is a stranger."""
+        if is_trusted:
+            self.strangers.remove(connection)
+        elif (oldest := self.strangers.add(connection, network_of(connection.peer.rpartition(":")[0]))) is not None:
+            self._push_out(oldest)
+
+    def _push_out(self, stranger: Any) -> None:
+        self.pushed_out += 1
+        self._pushed_out.add()
+        limited.warning(
+            "connection=%s: closed to make room: %d connections without a valid credential are open, at most %d in all "
+            "and %d of one address have a place", stranger.peer, len(self.strangers), self.strangers.count_max,
+            self.strangers.per_address_max,
+        )  # fmt: skip
+        self.strangers.remove(stranger)
+        stranger.close("made room for a newer connection")
+
+    def health(self) -> bool | str:
+        """The condition of /readyz. A proxy that refuses connections still serves those that it has."""
+        refused, pushed_out = self._refused.recent(), self._pushed_out.recent()
+        if refused:
+            return Note(f"{refused} connections were refused in {SHOWN}: all {self.connections_max} {NO_ROOM}")
+        if pushed_out:
+            return Note(
+                f"{pushed_out} connections without a valid credential were closed in {SHOWN} to make room for newer ones: "
+                "the log names an address"
+            )
+        return True
