@@ -15,6 +15,7 @@ COPY --from=build /opt/penstock /opt/penstock
 ENV PATH=/opt/penstock/bin:$PATH PENSTOCK_DATA=/var/lib/penstock/data
 USER penstock
 VOLUME /var/lib/penstock
+# Only the proxies listen on all addresses: engine, operators' pages and console stay on the container's loopback.
 EXPOSE 9700 9701
 # Exit code 0 only if every process is ready.
 HEALTHCHECK --interval=10s --timeout=10s --start-period=60s CMD ["penstock", "status"]

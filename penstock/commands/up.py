@@ -8,6 +8,7 @@ from common.placement import GROUPS_MAX
 from common.process_options import SETTINGS_VARIABLE
 from penstock.up.broker_groups import REPLICAS_MAX
 from penstock.up.errors import UpError
+from penstock.up.ports import LOOPBACK, Hosts
 from penstock.up.run import UpOptions, run_up
 from penstock.up.settings import read_settings
 
@@ -58,7 +59,31 @@ AUTO_FILE = ""
     default=LOOK_UPS[0],
     help="Keep these lookup indexes for messages, 12 bytes per message each, and remove the others (default id,key).",
 )
-@click.option("--listen-host", default="127.0.0.1", metavar="HOST", help="Listen on this address (default 127.0.0.1).")
+@click.option(
+    "--listen-host",
+    default=LOOPBACK,
+    metavar="HOST",
+    help="Let the two proxies listen on this address, for applications (default 127.0.0.1).",
+)
+@click.option(
+    "--engine-host",
+    default=LOOPBACK,
+    metavar="HOST",
+    help="Let engines and a Kafka bridge listen on this address, for proxies and operators' commands of other machines "
+    "(default 127.0.0.1).",
+)
+@click.option(
+    "--ops-host",
+    default=LOOPBACK,
+    metavar="HOST",
+    help="Serve the operators' pages, which ask for no password, on this address (default 127.0.0.1).",
+)
+@click.option(
+    "--console-host",
+    default=LOOPBACK,
+    metavar="HOST",
+    help="Serve the web console on this address (default 127.0.0.1).",
+)
 @click.option(
     "--config",
     metavar="URL",
@@ -115,7 +140,6 @@ def command(
     groups: int | None,
     replicas: int | None,
     look_up: str,
-    listen_host: str,
     config: str | None,
     ready_file: Path | None,
     demo: str | None,
@@ -125,6 +149,7 @@ def command(
     console: bool,
     kafka_files: tuple[Path, ...],
     demo_exit: bool,
+    **hosts: str,
 ) -> None:
     """Start one engine, one producer proxy and one consumer proxy, and keep them running.
 
@@ -137,8 +162,9 @@ def command(
     """
     wanted = None if demo is None else demo_arguments(demo, demo_producer, demo_consumer, demo_lines)
     ready, leaves = ready_file.absolute() if ready_file else None, demo_exit and wanted is not None
+    on = Hosts(*(hosts[f"{name}_host"] for name in ("listen", "engine", "ops", "console")))
     options = UpOptions(
-        data, listen_host, ports, config, ready, groups, replicas, look_up, wanted, leaves, console, settings, kafka_files,
+        data, on, ports, config, ready, groups, replicas, look_up, wanted, leaves, console, settings, kafka_files,
     )  # fmt: skip
     try:
         code = run_up(options)

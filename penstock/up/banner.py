@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from penstock.up.child import Child
+from penstock.up.files import ops_host
 
 
 def banner(facts: dict[str, Any], seconds: float, console: str = "") -> str:
@@ -16,16 +17,16 @@ def banner(facts: dict[str, Any], seconds: float, console: str = "") -> str:
     def endpoint(name: str) -> str:
         return f"{facts[name]['host']}:{facts[name]['port']}"
 
-    data = facts["data"]
+    data, ops = facts["data"], ops_host(facts, "engine")
     return "\n".join(
         [
             *([f"Console: {console}"] if console else []),
             f"Penstock serves after {seconds:.1f} s (Ctrl-C stops it).",
-            f"  send to     {endpoint('producer_proxy')}   metrics http://{facts['producer_proxy']['host']}:"
+            f"  send to     {endpoint('producer_proxy')}   metrics http://{ops}:"
             f"{facts['ops']['producer_proxy']}/metrics",
-            f"  pull from   {endpoint('consumer_proxy')}   metrics http://{facts['consumer_proxy']['host']}:"
+            f"  pull from   {endpoint('consumer_proxy')}   metrics http://{ops}:"
             f"{facts['ops']['consumer_proxy']}/metrics",
-            f"  engine      {endpoint('engine')}   metrics http://{facts['engine']['host']}:{facts['ops']['engine']}/metrics",
+            f"  engine      {endpoint('engine')}   metrics http://{ops}:{facts['ops']['engine']}/metrics",
             f"  data        {data}",
             "Try it from another terminal:",
             f"  penstock topic create hello --data {data}",

@@ -66,7 +66,7 @@ def publish(plan: UpPlan) -> None:
     """
     if plan.groups == 1:
         return
-    host = f"[{plan.host}]" if ":" in plan.host else plan.host
+    host = f"[{plan.hosts.engines}]" if ":" in plan.hosts.engines else plan.hosts.engines
     numbers = range(1, plan.groups + 1)
     copies = range(1, plan.replicas + 1)
     wanted = {

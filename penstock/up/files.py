@@ -10,7 +10,7 @@ from penstock.up.child import Child
 from penstock.up.directory import ADMIN_KEY
 from penstock.up.lock import is_held
 from penstock.up.plan import UpPlan, group_name
-from penstock.up.ports import broker_name, engine_name
+from penstock.up.ports import CONSOLE, broker_name, engine_name
 
 LATER = "later"
 """Name of the process that `up` starts once the configuration asks for it and a LOOK signal has come."""
@@ -23,7 +23,7 @@ def describe(plan: UpPlan, children: Iterable[Child]) -> dict[str, Any]:
     children = list(children)
     for child in children:
         port = child.facts.get("port", plan.ports.get(child.name))
-        facts[child.name] = {"host": child.facts.get("host", plan.host), "port": port}
+        facts[child.name] = {"host": child.facts.get("host", plan.hosts.of(child.name)), "port": port}
         ops[child.name] = child.facts.get("ops_port", plan.ports.get(f"{child.name}_ops"))
         pids[child.name] = child.pid
     if plan.groups > 1:
@@ -41,7 +41,13 @@ def describe(plan: UpPlan, children: Iterable[Child]) -> dict[str, Any]:
     if plan.later is not None and plan.later.name not in pids:
         places[LATER] = plan.later.name
     restarts = {child.name: child.restarts for child in children}
-    return {**facts, "ops": ops, **places, "pids": pids, "restarts": restarts}
+    return {**facts, "ops": ops, "ops_host": plan.hosts.ops, **places, "pids": pids, "restarts": restarts}
+
+
+def ops_host(facts: dict[str, Any], name: str) -> str:
+    """Host of a process's operator's pages. The console has one port for all; an `up` of before had one host for all."""
+    own: str = facts[name]["host"]
+    return own if name == CONSOLE else facts.get("ops_host", own)
 
 
 def write_all(plan: UpPlan, children: Iterable[Child]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from common.address import PATH_BYTES_MAX, UNIX, Address
 from penstock.up.directory import ADMIN_KEY
-from penstock.up.ports import CONSOLE, CONTROLLER, KAFKA_BRIDGE, Ports, broker_name
+from penstock.up.ports import CONSOLE, CONTROLLER, KAFKA_BRIDGE, Hosts, Ports, broker_name
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class UpPlan:
     """All processes of one machine, and their addresses and paths."""
 
     data: Path
-    host: str
+    hosts: Hosts
     config: str
     cluster_key: Path
     ports: Ports
@@ -52,7 +52,7 @@ def group_name(number: int) -> str:
 
 
 def make_plan(
-    data: Path, host: str, config: str | None, key: Path, ports: Ports, ready_file: Path | None, groups: int = 1,
+    data: Path, hosts: Hosts, config: str | None, key: Path, ports: Ports, ready_file: Path | None, groups: int = 1,
     engine_options: Sequence[str] = (), replicas: int = 1,
 ) -> UpPlan:  # fmt: skip
     """The engines of each broker group, proxies, a controller of replicas, a Kafka bridge.
@@ -62,7 +62,7 @@ def make_plan(
     url = config or (data / "config").as_uri()
 
     def address(name: str) -> str:
-        return f"{Address(host, ports[name])}"
+        return f"{Address(hosts.of(name), ports[name])}"
 
     def common(name: str) -> list[str]:
         return ["--listen", address(name), "--ops", address(f"{name}_ops"), "--config", url, "--cluster-key", str(key)]
@@ -85,17 +85,17 @@ def make_plan(
         command = [*module_command("engine"), "--data", str(data / name), *common(name), *engine_options, *more]
         return ChildPlan(name, command, data / "logs" / f"{name}.log", stop_rank=1)
 
-    bridge, to_bridge = bridge_plan(data, url, key, host, ports, only)
+    bridge, to_bridge = bridge_plan(data, url, key, hosts, ports, only)
     children = [
         *[engine(number, replica) for replica in copies for number in numbers],
         *([_controller(data, url, key, address(f"{CONTROLLER}_ops"))] if replicas > 1 else []),
         *([bridge] if bridge and KAFKA_BRIDGE in ports else []),
         proxy("producer_proxy", *_stores(data, "producer_proxy"), *to_bridge),
         proxy("consumer_proxy"),
-        *_console(data, url, host, ports, listed if groups == 1 else "", key),
+        *_console(data, url, hosts, ports, listed if groups == 1 else "", key),
     ]
     later = None if KAFKA_BRIDGE in ports else bridge
-    return UpPlan(data, host, url, key, ports, children, ready_file, groups, replicas, later)
+    return UpPlan(data, hosts, url, key, ports, children, ready_file, groups, replicas, later)
 
 
 def _stores(data: Path, name: str) -> list[str]:
@@ -132,7 +132,7 @@ def socket_files(data: Path, brokers: Sequence[str]) -> dict[str, str]:
 
 
 def bridge_plan(
-    data: Path, url: str, key: Path, host: str, ports: Ports, only: Sequence[str]
+    data: Path, url: str, key: Path, hosts: Hosts, ports: Ports, only: Sequence[str]
 ) -> tuple[ChildPlan | None, list[str]]:
     """The Kafka bridge, and the option by which a producer proxy finds it: by a socket file where its path is short enough.
 
@@ -146,8 +146,8 @@ def bridge_plan(
     if len(file.encode()) > PATH_BYTES_MAX:
         if KAFKA_BRIDGE not in ports:
             return None, []
-        listen = f"{Address(host, ports[KAFKA_BRIDGE])}"
-    ops = f"{Address(host, ports.get(f'{KAFKA_BRIDGE}_ops', 0))}"
+        listen = f"{Address(hosts.of(KAFKA_BRIDGE), ports[KAFKA_BRIDGE])}"
+    ops = f"{Address(hosts.ops, ports.get(f'{KAFKA_BRIDGE}_ops', 0))}"
     command = [*module_command(KAFKA_BRIDGE), "--listen", listen, "--ops", ops, "--config", url]
     command += ["--cluster-key", str(key), "--snapshot", str(data / f"{KAFKA_BRIDGE}.snapshot"), *only]
     plan = ChildPlan(KAFKA_BRIDGE, command, data / "logs" / f"{KAFKA_BRIDGE}.log", stop_rank=1)
@@ -161,7 +161,7 @@ def _controller(data: Path, url: str, key: Path, ops: str) -> ChildPlan:
     )
 
 
-def _console(data: Path, url: str, host: str, ports: Ports, brokers: str, key: Path) -> list[ChildPlan]:
+def _console(data: Path, url: str, hosts: Hosts, ports: Ports, brokers: str, key: Path) -> list[ChildPlan]:
     """The web console, with its database in a folder of its own; none without a port.
 
     Args:
@@ -170,8 +170,8 @@ def _console(data: Path, url: str, host: str, ports: Ports, brokers: str, key: P
     """
     if CONSOLE not in ports:
         return []
-    listen = f"{Address(host, ports[CONSOLE])}"
-    pages = ",".join(f"{Address(host, port)}" for name, port in ports.items() if name.endswith("_ops"))
+    listen = f"{Address(hosts.console, ports[CONSOLE])}"
+    pages = ",".join(f"{Address(hosts.ops, port)}" for name, port in ports.items() if name.endswith("_ops"))
     command = [*module_command(CONSOLE), "--config", url, "--data", str(data / CONSOLE), "--listen", listen]
     command += ["--admin-key", str(data / ADMIN_KEY), "--metrics", pages]
     command += ["--engine", brokers] if brokers else []

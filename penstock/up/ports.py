@@ -3,6 +3,7 @@
 import random
 import socket
 from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 from penstock.up.errors import PortTaken, WrongPort
 
@@ -18,6 +19,24 @@ FREE_RANGE = range(20_000, 32_000)
 TRIES = 2_000
 
 Ports = dict[str, int]
+LOOPBACK = "127.0.0.1"
+
+
+class Hosts(NamedTuple):
+    """The address on which each kind of port listens. Only applications need one that others can reach."""
+
+    applications: str = LOOPBACK
+    engines: str = LOOPBACK
+    ops: str = LOOPBACK
+    console: str = LOOPBACK
+
+    def of(self, name: str) -> str:
+        """The address of a port by its name."""
+        if name == CONSOLE:
+            return self.console
+        if name.endswith("_ops"):
+            return self.ops
+        return self.applications if name in ("producer_proxy", "consumer_proxy") else self.engines
 
 
 def engine_name(number: int) -> str:
@@ -51,7 +70,7 @@ def is_free(host: str, port: int) -> bool:
     return True
 
 
-def choose(asked: str | None, host: str, last: Mapping[str, int], names: tuple[str, ...] = NAMES) -> Ports:
+def choose(asked: str | None, hosts: Hosts, last: Mapping[str, int], names: tuple[str, ...] = NAMES) -> Ports:
     """Return a port for each of `names`.
 
     Args:
@@ -63,17 +82,17 @@ def choose(asked: str | None, host: str, last: Mapping[str, int], names: tuple[s
         WrongPort: `asked` is something else.
     """
     if asked not in (None, "auto"):
-        return numbered(parse_base(asked, names), host, names)
+        return numbered(parse_base(asked, names), hosts, names)
     kept = {name: last[name] for name in names if name in last}
-    if set(NAMES) <= set(kept) and all(is_free(host, port) for port in kept.values()):
+    if set(NAMES) <= set(kept) and all(is_free(hosts.of(name), port) for name, port in kept.items()):
         added = tuple(name for name in names if name not in kept)  # as of a bridge that the last run did not have
-        return kept | any_free(host, added, but=kept.values())
+        return kept | any_free(hosts, added, but=kept.values())
     if asked is None:
         try:
-            return numbered(DEFAULT_BASE, host, names)
+            return numbered(DEFAULT_BASE, hosts, names)
         except PortTaken:
             pass
-    return any_free(host, names)
+    return any_free(hosts, names)
 
 
 def parse_base(text: str | None, names: tuple[str, ...]) -> int:
@@ -82,22 +101,24 @@ def parse_base(text: str | None, names: tuple[str, ...]) -> int:
     return int(text or 0)
 
 
-def numbered(base: int, host: str, names: tuple[str, ...]) -> Ports:
+def numbered(base: int, hosts: Hosts, names: tuple[str, ...]) -> Ports:
     ports = {name: base + index for index, name in enumerate(names)}
     for name, port in ports.items():
-        if not is_free(host, port):
-            raise PortTaken(f"port {port} ({name}) on {host}: in use: use another --ports BASE, or --ports auto")
+        if not is_free(hosts.of(name), port):
+            raise PortTaken(
+                f"port {port} ({name}) on {hosts.of(name)}: in use: use another --ports BASE, or --ports auto"
+            )
     return ports
 
 
-def any_free(host: str, names: tuple[str, ...] = NAMES, but: Collection[int] = ()) -> Ports:
+def any_free(hosts: Hosts, names: tuple[str, ...] = NAMES, but: Collection[int] = ()) -> Ports:
     """A free port for each of `names`, none of them in `but`."""
     found: list[int] = []
     for port in random.SystemRandom().sample(FREE_RANGE, TRIES):
         if len(found) == len(names):
             return dict(zip(names, found, strict=True))
-        if port not in but and is_free(host, port):
+        if port not in but and is_free(hosts.of(names[len(found)]), port):
             found.append(port)
     raise PortTaken(
-        f"{host}: fewer than {len(names)} free ports from {FREE_RANGE.start} to {FREE_RANGE.stop}: use --ports BASE"
+        f"{hosts.of(names[len(found)])}: fewer than {len(names)} free ports from {FREE_RANGE.start} to {FREE_RANGE.stop}: use --ports BASE"
     )

@@ -34,7 +34,7 @@ class UpOptions:
     """The command line of `penstock up`, checked by click."""
 
     data: Path
-    host: str = "127.0.0.1"
+    hosts: ports.Hosts
     ports: str | None = None
     config: str | None = None
     ready_file: Path | None = None
@@ -63,10 +63,10 @@ def run_up(options: UpOptions) -> int:
         replicas = broker_groups.settle_replicas(data, groups, options.replicas)
         has_kafka = names_kafka(options.config or (data / "config").as_uri())
         names = ports.names_of(groups, replicas, has_kafka, options.console and has_console())
-        chosen = ports.choose(options.ports, options.host, lock.noted().get("ports", {}), names)
+        chosen = ports.choose(options.ports, options.hosts, lock.noted().get("ports", {}), names)
         key, admin_key = ensure_key(data / CLUSTER_KEY), ensure_key(data / ADMIN_KEY)
         plan = make_plan(
-            data, options.host, options.config, key, chosen, options.ready_file, groups,
+            data, options.hosts, options.config, key, chosen, options.ready_file, groups,
             ["--look-up", options.look_up, "--admin-key", str(admin_key)], replicas,
         )  # fmt: skip
         plan = with_settings(with_kafka_files(plan, options.kafka_files), options.settings)
@@ -108,12 +108,14 @@ def make_supervisor(plan: UpPlan, options: UpOptions, began: float) -> Superviso
     def later() -> ChildPlan | None:
         return plan.later if plan.later is not None and names_kafka(plan.config) else None
 
+    def are_ready(children: list[Child]) -> bool:
+        """Whether every process that serves says so on its /readyz."""
+        facts = files.describe(plan, children)
+        return all(
+            is_ready(files.ops_host(facts, each.name), each.facts["ops_port"]) for each in children if each.facts
+        )
+
     return Supervisor(plan, say, announcer(plan, began), companion, options.demo_exit, are_ready, later, show_progress)
-
-
-def are_ready(children: list[Child]) -> bool:
-    """Whether every process that serves says so on its /readyz."""
-    return all(is_ready(child.facts["host"], child.facts["ops_port"]) for child in children if child.facts)
 
 
 def announcer(plan: UpPlan, began: float) -> Callable[[list[Child]], None]:

@@ -14,6 +14,7 @@ from common.config.store import ConfigStore
 from engine.client.admin import AdminClient, AdminError
 from engine.link.errors import LinkError
 from penstock.overview.pages import BUILD
+from penstock.up.files import ops_host
 from penstock.up.ops_page import PAGE_S_MAX
 
 PROXIES = ("producer_proxy", "consumer_proxy")
@@ -65,7 +66,7 @@ def engine_or_error(facts: dict[str, Any], names: Sequence[str]) -> dict[str, An
 
 def breakers(facts: dict[str, Any], name: str) -> dict[str, str]:
     """A proxy's circuit breaker of each broker group: closed, half-open or open."""
-    page_text = page(facts[name]["host"], facts["ops"][name], "/metrics", shown="all")
+    page_text = page(ops_host(facts, name), facts["ops"][name], "/metrics", shown="all")
     return {group: BREAKER_STATES.get(value, value) for group, value in BREAKER_LINE.findall(page_text)}
 
 
@@ -76,10 +77,10 @@ def process(name: str, facts: dict[str, Any]) -> dict[str, Any]:
         shown["restarts"] = facts["restarts"][name]
     if name in facts["ops"]:
         place = facts[name]
-        found = page(place["host"], facts["ops"][name], "/readyz", shown="all")
+        found = page(ops_host(facts, name), facts["ops"][name], "/readyz", shown="all")
         ready, notes = readiness(found)
         shown |= {"listen": f"{place['host']}:{place['port']}", "ops_port": facts["ops"][name], "ready": ready}
-        shown["version"] = version_of(page(place["host"], facts["ops"][name], "/metrics", shown="all"))
+        shown["version"] = version_of(page(ops_host(facts, name), facts["ops"][name], "/metrics", shown="all"))
         if notes:
             shown["notes"] = notes
     return shown

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from penstock.up.plan import ChildPlan, UpPlan
+from penstock.up.ports import Hosts
 from penstock.up.supervisor import Supervisor
 
 BEHAVIOUR = """
@@ -39,7 +40,7 @@ def fake_plan(place: Path, **how: str) -> UpPlan:
     ]
     if "console" in how:
         children.append(fake("console", place, how["console"], is_essential=False))
-    return UpPlan(place, "127.0.0.1", "file:///nowhere", place / "cluster.key", {}, children)
+    return UpPlan(place, Hosts(), "file:///nowhere", place / "cluster.key", {}, children)
 
 
 def order(place: Path) -> list[str]:

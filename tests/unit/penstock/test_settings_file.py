@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from penstock.__main__ import cli
 from penstock.options_reference import page
 from penstock.up.plan import ChildPlan, UpPlan
+from penstock.up.ports import Hosts
 from penstock.up.settings import SET_BY_UP, with_settings
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -82,7 +83,7 @@ def test_up_refuses_a_file_that_it_cannot_follow_before_it_starts_anything(run, 
 
 def test_every_process_of_up_reads_the_file(tmp_path):
     plan = UpPlan(
-        tmp_path, "h", "file:///c", tmp_path / "key", {}, [ChildPlan("engine", ["engine", "--data", "d"], None)]
+        tmp_path, Hosts(), "file:///c", tmp_path / "key", {}, [ChildPlan("engine", ["engine", "--data", "d"], None)]
     )
     (child,) = with_settings(plan, Path("/etc/penstock.toml")).children
     assert child.command == ["engine", "--data", "d", "--settings", "/etc/penstock.toml"]

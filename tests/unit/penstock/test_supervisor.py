@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from penstock.up.plan import UpPlan
+from penstock.up.ports import Hosts
 from penstock.up.signals import LOOK
 from penstock.up.supervisor import Supervisor
 from tests.unit.penstock.fakes import is_alive, order
@@ -130,7 +131,7 @@ def test_a_console_that_has_died_does_not_hold_up_the_news_of_the_others(up, tmp
 def test_processes_are_announced_only_once_they_have_reached_each_other(tmp_path):
     announced, ready = [], []
     progress: list[str] = []
-    plan = UpPlan(tmp_path, "127.0.0.1", "file:///x", tmp_path / "key", {}, [])
+    plan = UpPlan(tmp_path, Hosts(), "file:///x", tmp_path / "key", {}, [])
     supervisor = Supervisor(
         plan, print, announced.append, is_ready=lambda children: bool(ready), progress=progress.append
     )
@@ -151,7 +152,7 @@ def test_processes_are_announced_only_once_they_have_reached_each_other(tmp_path
 def test_a_proxy_that_never_reaches_its_engine_is_announced_all_the_same(tmp_path, monkeypatch):
     monkeypatch.setattr("penstock.up.supervisor.SETTLE_S", 0.0)
     announced = []
-    plan = UpPlan(tmp_path, "127.0.0.1", "file:///x", tmp_path / "key", {}, [])
+    plan = UpPlan(tmp_path, Hosts(), "file:///x", tmp_path / "key", {}, [])
     supervisor = Supervisor(plan, print, announced.append, is_ready=lambda children: False)
     supervisor.children = [SimpleNamespace(facts={"port": 1}, restarts=0, name="producer_proxy")]
     supervisor._on_child_ready(supervisor.children[0])

@@ -28,6 +28,7 @@ from penstock.up.status import readiness
 from tests.unit.penstock.fakes import fake_plan
 
 HOST = "127.0.0.1"
+HOSTS = ports.Hosts()
 
 
 def mode(path: Path) -> int:
@@ -52,9 +53,9 @@ def test_a_second_holder_is_refused_and_told_who_holds_it(tmp_path):
 
 
 def test_auto_ports_are_those_of_the_last_run(tmp_path):
-    first = ports.choose("auto", HOST, {})
+    first = ports.choose("auto", HOSTS, {})
     assert len(set(first.values())) == len(ports.NAMES)
-    assert ports.choose("auto", HOST, first) == first
+    assert ports.choose("auto", HOSTS, first) == first
 
 
 def test_without_the_extra_up_says_so_and_starts_no_console(monkeypatch, capsys):
@@ -67,9 +68,9 @@ def test_without_the_extra_up_says_so_and_starts_no_console(monkeypatch, capsys)
 
 
 def test_the_console_has_one_port_a_folder_the_engines_address_and_the_clusters_key(tmp_path):
-    chosen = ports.choose("auto", HOST, {}, ports.names_of(1, has_console=True))
+    chosen = ports.choose("auto", HOSTS, {}, ports.names_of(1, has_console=True))
     assert set(chosen) - set(ports.NAMES) == {"console"}
-    plan = make_plan(tmp_path, HOST, None, tmp_path / "cluster.key", chosen, None)
+    plan = make_plan(tmp_path, HOSTS, None, tmp_path / "cluster.key", chosen, None)
     (console,) = [each for each in plan.children if not each.is_essential]
     assert console.command[-4:-2] == ["--engine", f"{HOST}:{chosen['engine']}"]
     assert console.command[-2:] == ["--cluster-key", str(tmp_path / "cluster.key")]
@@ -85,35 +86,68 @@ def test_the_consoles_address_is_the_first_line():
 
 
 def test_ports_of_the_last_run_stay_when_a_process_is_added():
-    first = ports.choose("auto", HOST, {})
-    grown = ports.choose("auto", HOST, first, ports.names_of(1, has_kafka=True))
+    first = ports.choose("auto", HOSTS, {})
+    grown = ports.choose("auto", HOSTS, first, ports.names_of(1, has_kafka=True))
     assert grown.items() > first.items() and len(set(grown.values())) == len(first) + 2
-    assert ports.choose(None, HOST, grown) == first, "and when it is left out again"
+    assert ports.choose(None, HOSTS, grown) == first, "and when it is left out again"
 
 
 def test_auto_ports_change_when_one_was_taken_meanwhile():
-    first = ports.choose("auto", HOST, {})
+    first = ports.choose("auto", HOSTS, {})
     with socket.create_server((HOST, first["engine"])):
-        assert ports.choose("auto", HOST, first)["engine"] != first["engine"]
+        assert ports.choose("auto", HOSTS, first)["engine"] != first["engine"]
 
 
 def test_a_base_that_is_in_use_is_named_and_refused():
-    base = ports.choose("auto", HOST, {})["engine"]
+    base = ports.choose("auto", HOSTS, {})["engine"]
     with socket.create_server((HOST, base)), pytest.raises(PortTaken, match=f"port {base} ") as taken:
-        ports.choose(str(base), HOST, {})
+        ports.choose(str(base), HOSTS, {})
     assert taken.value.exit_code == 4
 
 
 @pytest.mark.parametrize("text", ["", "-1", "0", "65535", "http", "7.5"])
 def test_a_base_that_is_no_port_is_refused(text):
     with pytest.raises(UpError) as refused:
-        ports.choose(text, HOST, {})
+        ports.choose(text, HOSTS, {})
     assert refused.value.exit_code == 2
 
 
+def test_only_the_proxies_listen_where_applications_reach_them(tmp_path):
+    names = ports.names_of(1, 2, has_kafka=True, has_console=True)
+    hosts = ports.Hosts(applications="0.0.0.0")
+    plan = make_plan(
+        tmp_path / ("x" * 100), hosts, None, tmp_path / "key", ports.any_free(hosts, names), None, replicas=2
+    )
+    addresses = {
+        (child.name, option): child.command[child.command.index(option) + 1].rpartition(":")[0]
+        for child in plan.children
+        for option in ("--listen", "--ops")
+        if option in child.command
+    }
+    assert len(addresses) >= 12
+    assert {place for place, host in addresses.items() if host != HOST} == {
+        ("producer_proxy", "--listen"),
+        ("consumer_proxy", "--listen"),
+    }
+    described = files.describe(plan, [Child(each) for each in plan.children])
+    assert files.ops_host(described, "producer_proxy") == HOST and described["producer_proxy"]["host"] == "0.0.0.0"
+
+
+def test_each_kind_of_port_has_an_address_of_its_own():
+    hosts = ports.Hosts("a", "e", "o", "c")
+    of = {name: hosts.of(name) for name in ports.names_of(1, 2, has_kafka=True, has_console=True)}
+    assert (of["producer_proxy"], of["consumer_proxy"]) == ("a", "a")
+    assert {of[name] for name in ("engine", "engine-r2", "kafka_bridge")} == {"e"} and of["console"] == "c"
+    assert {host for name, host in of.items() if name.endswith("_ops")} == {"o"}
+
+
+def test_the_facts_of_an_earlier_up_name_one_host_for_all():
+    assert files.ops_host({"engine": {"host": "10.0.0.1", "port": 1}}, "engine") == "10.0.0.1"
+
+
 def test_proxies_find_the_engine_by_its_socket_file_and_all_share_config_and_key(tmp_path):
-    chosen = ports.any_free(HOST)
-    plan = make_plan(tmp_path, HOST, None, tmp_path / "cluster.key", chosen, None)
+    chosen = ports.any_free(HOSTS)
+    plan = make_plan(tmp_path, HOSTS, None, tmp_path / "cluster.key", chosen, None)
     for child in plan.children:
         assert f"file://{tmp_path}/config" in child.command and str(tmp_path / "cluster.key") in child.command
         assert f"{HOST}:{chosen[child.name]}" in child.command
@@ -124,7 +158,7 @@ def test_proxies_find_the_engine_by_its_socket_file_and_all_share_config_and_key
 
 def test_proxies_controllers_and_the_other_brokers_find_each_replica_by_its_socket_file(tmp_path):
     names = ports.names_of(1, 2)
-    plan = make_plan(tmp_path, HOST, None, tmp_path / "key", ports.any_free(HOST, names), None, replicas=2)
+    plan = make_plan(tmp_path, HOSTS, None, tmp_path / "key", ports.any_free(HOSTS, names), None, replicas=2)
     found = {each.name: each.command for each in plan.children}
     for name in ("engine", "engine-r2"):
         file = f"{tmp_path}/{name}.sock"
@@ -138,7 +172,7 @@ def test_engines_of_several_groups_have_no_socket_file_unless_they_have_replicas
     for replicas, has in ((1, False), (2, True)):
         names = ports.names_of(2, replicas)
         plan = make_plan(
-            tmp_path, HOST, None, tmp_path / "key", ports.any_free(HOST, names), None, 2, replicas=replicas
+            tmp_path, HOSTS, None, tmp_path / "key", ports.any_free(HOSTS, names), None, 2, replicas=replicas
         )
         engines = [each.command for each in plan.children if each.name.startswith("engine")]
         assert ["--socket-file" in each for each in engines] == [has] * 2 * replicas
@@ -147,8 +181,8 @@ def test_engines_of_several_groups_have_no_socket_file_unless_they_have_replicas
 
 
 def test_a_bridge_runs_where_there_are_ports_for_it_and_the_producer_proxy_finds_it_by_its_socket_file(tmp_path):
-    chosen = ports.any_free(HOST, ports.names_of(1, has_kafka=True))
-    plan = make_plan(tmp_path, HOST, None, tmp_path / "cluster.key", chosen, None)
+    chosen = ports.any_free(HOSTS, ports.names_of(1, has_kafka=True))
+    plan = make_plan(tmp_path, HOSTS, None, tmp_path / "cluster.key", chosen, None)
     bridge, producer = (
         next(each for each in plan.children if each.name == name) for name in ("kafka_bridge", "producer_proxy")
     )
@@ -175,7 +209,7 @@ def test_a_bridge_reads_files_of_clusters_beside_the_data_directory_or_where_the
 
 
 def test_without_a_kafka_cluster_there_is_no_bridge_but_a_plan_of_one_that_the_producer_proxy_would_find(tmp_path):
-    plan = make_plan(tmp_path, HOST, None, tmp_path / "cluster.key", ports.any_free(HOST), None)
+    plan = make_plan(tmp_path, HOSTS, None, tmp_path / "cluster.key", ports.any_free(HOSTS), None)
     assert {each.name for each in plan.children} == {"engine", "producer_proxy", "consumer_proxy"}
     producer = next(each for each in plan.children if each.name == "producer_proxy")
     assert plan.later.name == "kafka_bridge" and producer.command[-1] in plan.later.command
@@ -190,15 +224,15 @@ def test_without_a_kafka_cluster_there_is_no_bridge_but_a_plan_of_one_that_the_p
 def test_engines_are_told_by_what_messages_are_to_be_looked_up_and_proxies_are_not(tmp_path):
     names = ports.names_of(2)
     plan = make_plan(
-        tmp_path, HOST, None, tmp_path / "key", ports.any_free(HOST, names), None, 2, ["--look-up", "none"]
+        tmp_path, HOSTS, None, tmp_path / "key", ports.any_free(HOSTS, names), None, 2, ["--look-up", "none"]
     )
     told = [child.name for child in plan.children if child.command.count("--look-up") == 1]
     assert told == [child.name for child in plan.children if child.name.startswith("engine")] and len(told) == 2
 
 
 def test_where_the_socket_files_path_would_be_too_long_proxies_use_tcp(tmp_path):
-    chosen = ports.any_free(HOST)
-    plan = make_plan(tmp_path / ("x" * 100), HOST, None, tmp_path / "cluster.key", chosen, None)
+    chosen = ports.any_free(HOSTS)
+    plan = make_plan(tmp_path / ("x" * 100), HOSTS, None, tmp_path / "cluster.key", chosen, None)
     assert "--socket-file" not in plan.children[0].command
     assert all(f"{HOST}:{chosen['engine']}" in child.command for child in plan.children[1:])
 

@@ -22,9 +22,7 @@ REQUEST = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
 
 @pytest.fixture
 def port():
-    server = start_ops(
-        "127.0.0.1", 0, CollectorRegistry(), dict, {"/large": lambda request: ("200 OK", "x" * LARGE)}
-    )
+    server = start_ops("127.0.0.1", 0, CollectorRegistry(), dict, {"/large": lambda request: ("200 OK", "x" * LARGE)})
     yield server.port
     server.stop()
 

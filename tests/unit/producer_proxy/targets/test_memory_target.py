@@ -154,5 +154,5 @@ def test_health_names_each_target(make):
     health = make(with_engine=False).proxy.health()
     assert health == {
         "engine": "the configuration names no broker group", "memory": True, "serving": True, "buffer disk": True,
-        "configuration": True, "credentials": True,
+        "configuration": True, "credentials": True, "connections": True,
     }  # fmt: skip
