@@ -17,8 +17,8 @@ import sys
 import time
 from collections.abc import Callable
 
-from common.quoting import escaped
 from common.ops.uncaught import log_uncaught
+from common.quoting import escaped
 from common.unpatched import original
 
 PLACE_LINES_MAX = 20
