@@ -27,21 +27,23 @@ def check_groups_exist(admin: Administrator, topics: Iterable[TopicDefinition]) 
 
 
 def check_change(admin: Administrator, old: TopicDefinition, new: TopicDefinition) -> None:
-    """Check that a topic's broker groups may change as its new definition says.
+    """Check that a topic's queues and broker groups may change as its new definition says.
 
     Raises:
         StateConflict: its queues are another system's partitions, so none may be added.
         InvalidDefinition: it names a broker group that does not exist.
     """
-    if new.ranges == old.ranges:
+    if new.ranges == old.ranges and new.queues == old.queues:
         return
     check_groups_exist(admin, [new])
-    topic = f"{thing(old.kind, old.name)}: its broker groups cannot change"
+    changed, rule = "broker groups", "abort or retire its plan first"
+    if new.ranges == old.ranges:
+        changed, rule = "queues", "add partitions in Kafka, and its queues follow"
+    topic = f"{thing(old.kind, old.name)}: its {changed} cannot change"
+    if admin.store.get("migration_topic", old.name) is not None or old.fence is not None or old.secondary:
+        raise StateConflict(f"{topic} during a migration: {rule}")
     if old.kafka_cluster is not None or admin.store.taken(CopyInDefinition.kind, [old.name]):
-        raise StateConflict(f"{topic} while it is copied from Kafka: each partition has its queue")
-    planned = admin.store.get("migration_topic", old.name)
-    if planned is not None or old.fence is not None or old.secondary:
-        raise StateConflict(f"{topic} during a migration: abort or retire its plan first")
+        raise StateConflict(f"{topic} while it is copied from Kafka, where each queue has its partition")
 
 
 def check_unused(admin: Administrator, broker_group: str) -> None:

@@ -61,11 +61,16 @@ def test_a_group_that_does_not_exist_is_named_and_nothing_is_written(admin):
         ("migration_topic", {"plan": "p"}, "during a migration"),
     ],
 )
-def test_a_topic_whose_queues_are_anothers_partitions_keeps_its_groups(admin, kind, value, why):
+def test_a_topic_whose_queues_are_anothers_partitions_keeps_its_groups_and_their_number(admin, kind, value, why):
     placed(admin)
     admin.store.put(kind, "orders", value, 0)
     with pytest.raises(StateConflict, match=why):
         topics.set_topic(admin, "orders", TopicSettings(broker_groups=["b"]))
+    with pytest.raises(StateConflict, match=f"its queues cannot change.*{why}"):
+        topics.set_topic(admin, "orders", TopicSettings(queues=16))
+    with pytest.raises(StateConflict, match=f"its queues cannot change.*{why}"):
+        text = "topics: {orders: {queues: 16, broker_groups: [a]}}"
+        declared.apply(admin, declared.differences(admin, declared.parse(text, "file")))
     assert topics.set_topic(admin, "orders", TopicSettings(grade="high")).grade == "high"
 
 
