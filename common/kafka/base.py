@@ -25,6 +25,16 @@ EARLIEST, END, STABLE_END = -2, -1, -3
 records may see: the start of the oldest open transaction, or the end. The first two are Kafka's own numbers."""
 
 
+NO_NOTES: Mapping[Partition, str] = {}
+
+
+class CommittedPosition(NamedTuple):
+    """A position of a group. Attributes: note: the text that was committed with it; empty: none was."""
+
+    offset: int
+    note: str = ""
+
+
 @dataclass(frozen=True)
 class ProducerOptions:
     """
@@ -129,11 +139,12 @@ class KafkaProducer(ABC):
         """Begin a transaction. Raises ProducerFenced."""
 
     @abstractmethod
-    def commit(self, positions: Mapping[Partition, int], group: str) -> None:
+    def commit(self, positions: Mapping[Partition, int], group: str, notes: Mapping[Partition, str] = NO_NOTES) -> None:
         """Commit the transaction and, with it, positions of a group. Blocks until the coordinator has answered.
 
         Args:
             positions: next offsets to read; empty: no group is touched.
+            notes: texts that are kept with positions, as Kafka's offset metadata.
         Raises:
             TransactionAborted: a record or the commit was refused. Close this producer; another one with its
                 transactional id aborts what is open. Both libraries stumble where one is used on after abort().
@@ -328,8 +339,12 @@ class ClusterAdmin(ABC):
         """Consumer groups and their states, such as Stable or Empty."""
 
     @abstractmethod
+    def committed(self, group: str) -> dict[Partition, CommittedPosition]:
+        """The positions of a group; empty also for a group that does not exist."""
+
     def group_offsets(self, group: str) -> dict[Partition, int]:
-        """Next offsets that a group has committed; empty also for a group that does not exist."""
+        """As `committed`, without the notes."""
+        return {each: position.offset for each, position in self.committed(group).items()}
 
     @abstractmethod
     def delete_groups(self, groups: Sequence[str]) -> None:

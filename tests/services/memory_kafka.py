@@ -9,8 +9,10 @@ from uuid import UUID, uuid4
 from common.contract import Code
 from common.kafka.base import (
     EARLIEST,
+    NO_NOTES,
     ClusterAdmin,
     ClusterDescription,
+    CommittedPosition,
     KafkaDriver,
     KafkaProducer,
     KafkaTopic,
@@ -39,6 +41,7 @@ class MemoryKafka:
         is_holding: results are kept back until `release()`.
         opened: connections of producers; `refused`: how many were asked for while there was a fault.
         fatal_faults: sentences, each of which ends one producer.
+        committed: positions by group.
         stalled_s: time for which producers have got no result; `looks`: how often they were asked for it.
     """
 
@@ -53,6 +56,7 @@ class MemoryKafka:
         self.stalled_s, self.looks = 0.0, 0
         self.ids: dict[str, UUID] = {}
         self.starts: dict[Partition, int] = {}
+        self.committed: dict[str, dict[Partition, CommittedPosition]] = {}
         self._held: list = []
         self._lock = threading.Lock()
         for name, count in topics.items():
@@ -137,7 +141,7 @@ class MemoryKafkaProducer(KafkaProducer):
     def begin(self) -> None:
         raise NotImplementedError
 
-    def commit(self, positions: Mapping[Partition, int], group: str) -> None:
+    def commit(self, positions: Mapping[Partition, int], group: str, notes: Mapping[Partition, str] = NO_NOTES) -> None:
         raise NotImplementedError
 
     def abort(self) -> None:
@@ -227,8 +231,8 @@ class MemoryKafkaAdmin(ClusterAdmin):
     def groups(self):
         raise NotImplementedError
 
-    def group_offsets(self, group):
-        raise NotImplementedError
+    def committed(self, group):
+        return self._cluster.committed.get(group, {})
 
     def set_group_offsets(self, group, positions):
         raise NotImplementedError

@@ -30,6 +30,7 @@ from common.kafka.base import (
     STABLE_END,
     ClusterAdmin,
     ClusterDescription,
+    CommittedPosition,
     KafkaBroker,
     KafkaTopic,
     NewKafkaTopic,
@@ -151,7 +152,7 @@ class LibrdkafkaAdmin(ClusterAdmin):
             raise fault_of(self._cluster, found.errors[0].args[0])
         return {each.group_id: each.state.name.title().replace("_", "") for each in found.valid}
 
-    def group_offsets(self, group: str) -> dict[Partition, int]:
+    def committed(self, group: str) -> dict[Partition, CommittedPosition]:
         # list_consumer_group_offsets() kills the process where the coordinator is moving: an answer NOT_COORDINATOR is
         # a segmentation fault in librdkafka up to 2.16. A consumer asks by other code, for partitions by name.
         with translated(self._cluster):
@@ -165,7 +166,11 @@ class LibrdkafkaAdmin(ClusterAdmin):
         for each in found:
             if each.error is not None:
                 raise fault_of(self._cluster, each.error, f"group {group}, {each.topic} {each.partition}: ")
-        return {Partition(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+        return {
+            Partition(each.topic, each.partition): CommittedPosition(each.offset, each.metadata or "")
+            for each in found
+            if each.offset >= 0
+        }
 
     def delete_groups(self, groups: Sequence[str]) -> None:
         if groups:

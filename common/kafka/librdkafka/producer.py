@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Producer as Library
 
 from common.contract import Code
-from common.kafka.base import OnResults, ProducerOptions
+from common.kafka.base import NO_NOTES, OnResults, ProducerOptions
 from common.kafka.connection import KafkaConnection
 from common.kafka.errors import ProducerFenced, TransactionAborted
 from common.kafka.librdkafka.faults import described, fault_of, outcome_of, translated
@@ -111,10 +111,10 @@ class LibrdkafkaProducer(GatheringProducer):
         with self._transactional():
             self._client.begin_transaction()
 
-    def commit(self, positions: Mapping[Partition, int], group: str) -> None:
+    def commit(self, positions: Mapping[Partition, int], group: str, notes: Mapping[Partition, str] = NO_NOTES) -> None:
         with self._transactional():
             if positions:
-                offsets = [TopicPartition(*each, at) for each, at in positions.items()]
+                offsets = [TopicPartition(*each, at, notes.get(each, "")) for each, at in positions.items()]
                 self._client.send_offsets_to_transaction(offsets, self._membership(group), TRANSACTION_TIMEOUT_S)
             self._client.commit_transaction(TRANSACTION_TIMEOUT_S)
 

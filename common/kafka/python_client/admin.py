@@ -13,6 +13,7 @@ from common.kafka.base import (
     STABLE_END,
     ClusterAdmin,
     ClusterDescription,
+    CommittedPosition,
     KafkaBroker,
     KafkaTopic,
     NewKafkaTopic,
@@ -122,10 +123,14 @@ class PythonAdmin(ClusterAdmin):
         with translated(self._cluster):
             return {each["group_id"]: each["group_state"] for each in self._client.list_groups()}
 
-    def group_offsets(self, group: str) -> dict[Partition, int]:
+    def committed(self, group: str) -> dict[Partition, CommittedPosition]:
         with translated(self._cluster):
             found = self._client.list_group_offsets({group: None})[group]
-        return {Partition(*key): each.offset for key, each in found.items() if each.offset >= 0}
+        return {
+            Partition(*key): CommittedPosition(each.offset, each.metadata or "")
+            for key, each in found.items()
+            if each.offset >= 0
+        }
 
     def delete_groups(self, groups: Sequence[str]) -> None:
         if not groups:

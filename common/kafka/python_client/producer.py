@@ -12,7 +12,7 @@ from kafka.serializer import Serializer
 from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 from common.contract import Code
-from common.kafka.base import METADATA_AGE_S, OnResults, ProducerOptions
+from common.kafka.base import METADATA_AGE_S, NO_NOTES, OnResults, ProducerOptions
 from common.kafka.connection import KafkaConnection
 from common.kafka.errors import ProducerFenced, TransactionAborted
 from common.kafka.native import PendingBatch
@@ -109,10 +109,13 @@ class PythonProducer(GatheringProducer):
         with self._transactional():
             self._client.begin_transaction()
 
-    def commit(self, positions: Mapping[Partition, int], group: str) -> None:
+    def commit(self, positions: Mapping[Partition, int], group: str, notes: Mapping[Partition, str] = NO_NOTES) -> None:
         with self._transactional():
             if positions:
-                offsets = {TopicPartition(*each): OffsetAndMetadata(at, "", -1) for each, at in positions.items()}
+                offsets = {
+                    TopicPartition(*each): OffsetAndMetadata(at, notes.get(each, ""), -1)
+                    for each, at in positions.items()
+                }
                 self._client.send_offsets_to_transaction(offsets, ConsumerGroupMetadata(group))
             self._client.commit_transaction()
 

@@ -19,12 +19,14 @@ def test_a_committed_transaction_is_read_and_its_positions_are_the_groups(exchan
     topic, source = new_topic(), new_topic(2)
     producer, admin = exchange.producer(transactional_id=f"tx-{topic}"), exchange.admin()
     positions = {Partition(source, 0): 41, Partition(source, 1): 7}
+    notes = {Partition(source, 0): "of é 1/2"}
     producer.begin()
     sent = put(producer, topic, b"a", b"b")
-    producer.commit(positions, f"group-{topic}")
+    producer.commit(positions, f"group-{topic}", notes)
     assert sent.results().all_stored
     assert [row[3] for row in exchange.read(topic, 2)] == [b"a", b"b"]
     assert admin.group_offsets(f"group-{topic}") == positions
+    assert admin.committed(f"group-{topic}") == {each: (at, notes.get(each, "")) for each, at in positions.items()}
 
 
 def test_an_aborted_transaction_is_skipped_and_the_position_passes_it(exchange, new_topic):
