@@ -24,7 +24,7 @@ from producer_proxy.journal.fates import Fate, fate_of
 from producer_proxy.journal.intending import Intents
 from producer_proxy.journal.native import all_stored, encode_produce_of
 from producer_proxy.journal.repair import Repairer
-from producer_proxy.journal.sides import Sides
+from producer_proxy.journal.sides import Sides, takes
 from producer_proxy.journal.unanswered import UnansweredBatches
 from producer_proxy.targets.base import STORED, MessageSlice, ResolveError, ToldOutcome
 from producer_proxy.targets.dual import Copies
@@ -172,9 +172,10 @@ class SecondaryCopies(Copies):
         try:
             queues = {each.message.destination.name: each.message.destination.queues for each in copies}
             destinations = self.sides.at_secondary(queues)
-            if len(destinations) < len(queues):
-                self._divert([each for each in copies if each.message.destination.name not in destinations], False)
-                copies = [each for each in copies if each.message.destination.name in destinations]
+            fits = [takes(destinations.get(each.message.destination.name), each.queue) for each in copies]
+            if not all(fits):
+                self._divert([each for each, is_fit in zip(copies, fits, strict=True) if not is_fit], False)
+                copies = [each for each, is_fit in zip(copies, fits, strict=True) if is_fit]
             if not copies:
                 return
             slices = [

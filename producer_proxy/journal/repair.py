@@ -20,7 +20,7 @@ from producer_proxy.journal.backlog import RepairBacklog, WaitingRepair
 from producer_proxy.journal.fates import Fate, fate_of
 from producer_proxy.journal.journal import RepairJournal
 from producer_proxy.journal.repeated import RepeatedIds
-from producer_proxy.journal.sides import Sides
+from producer_proxy.journal.sides import Sides, takes
 from producer_proxy.journal.taken import TakenEntry
 from producer_proxy.targets.base import MessageSlice, Outcome, ResolveError, SendTarget, ToldOutcome
 
@@ -298,12 +298,9 @@ class Repairer:
         self, side: SendTarget, members: Sequence[TakenEntry]
     ) -> tuple[list[MessageSlice], list[str], int] | None:
         """Messages, ids and since when; None: it cannot be asked now."""
-        is_primary = side is self._sides.primary
         names = {each.topic for each in members}
         try:
-            destinations = (
-                self._sides.at_primary(names) if is_primary else self._sides.at_secondary(dict.fromkeys(names))
-            )
+            destinations = self._sides.at(side, names)
         except ResolveError:
             return None
         if not names <= destinations.keys():
@@ -330,9 +327,11 @@ class Repairer:
             for each in wanted:
                 self._hold(each.topic, ASK_AGAIN_S)
             return
-        for topic in {each.topic for each in wanted} - destinations.keys():
+        fitting = {each.repair.position for each in wanted if takes(destinations.get(each.topic), each.repair.queue)}
+        for topic in {each.topic for each in wanted if each.repair.position not in fitting}:
+            self.note(f"topic={topic}: {secondary.name} does not have all its queues yet")
             self._hold(topic, ASK_AGAIN_S)
-        wanted = [each for each in wanted if each.topic in destinations]
+        wanted = [each for each in wanted if each.repair.position in fitting]
         slices = [
             MessageSlice(destinations[each.topic], each.binding, each.entry.assigned_id, each.entry.message)
             for each in wanted

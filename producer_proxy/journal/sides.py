@@ -42,6 +42,10 @@ class Sides:
         """Destinations at the primary, of those that are still of this pair. Blocks. Raises ResolveError."""
         return self.primary.resolve(self._definitions(topics), self._view.generation, "")
 
+    def at(self, side: SendTarget, topics: Iterable[str]) -> dict[str, Any]:
+        """Destinations at one of both sides, of topics that were compared before. Blocks. Raises ResolveError."""
+        return self.at_primary(topics) if side is self.primary else self.at_secondary(dict.fromkeys(topics))
+
     def at_secondary(self, queues: Mapping[str, int | None]) -> dict[str, Any]:
         """Destinations at the secondary, of the topics with as many queues there. Blocks. Raises ResolveError.
 
@@ -49,10 +53,13 @@ class Sides:
             queues: number at the primary, by topic; None: it was compared before.
         """
         found = self.secondary.resolve(self._definitions(queues), self._view.generation, "")
+        differing = [name for name, each in found.items() if queues[name] not in (None, each.queues)]
+        # A topic may have got more queues since its number was told.
+        now = {name: each.queues for name, each in (self.at_primary(differing) if differing else {}).items()}
         return {
             name: untapped(destination)
             for name, destination in found.items()
-            if (wanted := queues[name]) is None or self.compare(name, wanted, destination.queues)
+            if (wanted := now.get(name, queues[name])) is None or self.compare(name, wanted, destination.queues)
         }
 
     def fit(self, queues: Mapping[str, int]) -> bool:
@@ -83,6 +90,16 @@ class Sides:
 
     def _definitions(self, topics: Iterable[str]) -> dict[str, TopicDefinition]:
         return {name: found for name in topics if (found := self.definition(name)) is not None}
+
+
+def takes(destination: Any, queue: int | None) -> bool:
+    """Whether a side has the primary's queue of a message: Kafka may have got a partition before the topic its queue.
+
+    Args:
+        destination: of its topic; None: the side takes nothing of it now.
+        queue: None: the side chooses it.
+    """
+    return destination is not None and (queue is None or queue < destination.queues)
 
 
 def untapped(destination: Any) -> Any:

@@ -43,7 +43,7 @@ class Side(SendTarget):
         code: answered to every message, which is then not stored; None: they are stored.
         stores_anyway: with a code, the messages are stored all the same, as after a lost answer.
         is_hanging: submissions wait for `release()`.
-        queues: of every topic.
+        queues: of every topic. added: of these, partitions that its destinations do not tell yet.
         look_up: code of answers about ids; OK: by what is stored.
     """
 
@@ -54,7 +54,7 @@ class Side(SendTarget):
         self.stored: dict[str, list[Stored]] = {}
         self.code: int | None = None
         self.stores_anyway = self.is_hanging = self.is_down = False
-        self.queues, self.look_up = QUEUES, int(Code.OK)
+        self.queues, self.added, self.look_up = QUEUES, 0, int(Code.OK)
         self.batches: list[list[str]] = []
         self._held: list = []
         self._turn = self.questions = 0
@@ -62,7 +62,7 @@ class Side(SendTarget):
     def resolve(self, definitions, generation, application):
         if self.is_down:
             raise ResolveError(Code.UNAVAILABLE, f"{self.name} is down")
-        return {name: SideDestination(name, self.queues) for name in definitions}
+        return {name: SideDestination(name, self.queues - self.added) for name in definitions}
 
     def served_as(self, durability):
         return 1

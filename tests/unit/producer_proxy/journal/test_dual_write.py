@@ -6,6 +6,7 @@ import gevent
 import pytest
 
 from common.contract import Code, Message, encode_struct
+from common.keyhash import queue_of
 from producer_proxy.journal.divergence import divergence
 from producer_proxy.journal.segment import JournalSegment
 from producer_proxy.targets.base import UNCOUNTABLE, MessageSlice, ResolveError
@@ -99,6 +100,23 @@ def test_other_keys_go_on_while_one_is_diverted(desk):
     desk.pair.copies._wake.set()
     even(desk)
     assert desk.secondary.of_key(b"a") == ["t-a-0", *held]
+
+
+def test_messages_in_a_partition_for_which_the_secondary_has_no_queue_yet_wait_in_their_order_and_the_others_do_not(
+    desk,
+):
+    desk.primary.queues, desk.primary.added = 8, 4  # in Kafka; the topic has 4 queues
+    keys = {queue_of(key.encode(), 8): key for key in map(str, range(100))}
+    desk.send(2, key=keys[6])
+    other = desk.send(3, key=keys[1])
+    later = desk.send(2, key=keys[6], start=2)
+    soon(lambda: desk.secondary.ids() == other, "those in a queue of both")
+    assert desk.journaling.backlog.count == 4 and not desk.journal.dead.count
+    assert desk.submit(Message(topic="t", key=keys[1]))[0][0] == Code.OK
+    desk.primary.added, desk.secondary.queues = 0, 8
+    even(desk)
+    assert desk.secondary.of_key(keys[6].encode())[-2:] == later
+    assert {each.queue for each in desk.secondary.stored["t"]} == {1, 6}
 
 
 def test_a_message_without_an_answer_is_asked_for_and_not_copied_twice(desk):
