@@ -36,6 +36,7 @@ from kafka_bridge.copy_in.metrics import CopyInMetrics
 from kafka_bridge.copy_out.copies import OutCopies
 from kafka_bridge.copy_out.metrics import CopyOutMetrics
 from kafka_bridge.copy_out.opening import CopierMaker
+from kafka_bridge.dual_topics import DualTopics
 from kafka_bridge.metrics import BridgeMetrics
 from kafka_bridge.options import parse
 from kafka_bridge.server import BridgeServer
@@ -61,13 +62,15 @@ def run(options: argparse.Namespace) -> None:
     tools = copy_tools(options, store, view, key, connections)
     copies = all_copies(view, tools)
     out_copies = OutCopies(view, store, CopierMaker(view, tools.groups, tools.connect, connections).make)
+    dual_topics = DualTopics(view, tools)
     registry = CollectorRegistry()
     of_copies = CopyInMetrics(copies), CopyOutMetrics(out_copies), SharedReadMetrics(copies)
     for each in (ConfigMetrics(lambda: view), BridgeMetrics(server, clusters), *of_copies):
         registry.register(each)
 
     def health() -> dict[str, bool | str]:
-        return {"configuration": config_health(view), **clusters.health(), **copies.health(), **out_copies.health()}
+        parts = (clusters, copies, out_copies, dual_topics)
+        return {"configuration": config_health(view), **{k: v for each in parts for k, v in each.health().items()}}
 
     ops = start_ops(options.ops[0], options.ops[1], registry, health)
     view.own_report.tell_pages(ops.port)
@@ -78,7 +81,8 @@ def run(options: argparse.Namespace) -> None:
     log.info("listen=%s: serving", options.listen)
     stop.wait()
     server.stop_accepting()
-    ends = [threading.Thread(target=each, daemon=True) for each in (partial(copies.close, CLOSE_S), out_copies.close)]
+    closes = (partial(copies.close, CLOSE_S), out_copies.close, dual_topics.close)
+    ends = [threading.Thread(target=each, daemon=True) for each in closes]
     for closing in ends:
         closing.start()
     clusters.close(CLOSE_S)
