@@ -16,7 +16,7 @@ from kafka_bridge.clusters import Clusters
 from kafka_bridge.greeting import BridgeGreeting
 from kafka_bridge.link import BridgeLink
 from kafka_bridge.operations import Operations
-from kafka_bridge.strangers import Strangers
+from kafka_bridge.strangers import UnprovenLinks
 
 limited = LimitedLog(logging.getLogger("penstock.kafka_bridge"))
 LINKS_MAX = 1_000
@@ -39,7 +39,7 @@ class BridgeServer:
         self._changing = threading.Lock()
         listener = listening(address)
         self.port = 0 if address.host.startswith("/") else int(listener.getsockname()[1])
-        self._strangers = Strangers(listener, lambda: BridgeGreeting(key, self.epoch), self._open)
+        self._strangers = UnprovenLinks(listener, lambda: BridgeGreeting(key, self.epoch), self._open)
 
     @property
     def links(self) -> int:

@@ -1,4 +1,4 @@
-"""Strangers: accepted connections whose other end has not proved yet that it knows the cluster key.
+"""UnprovenLinks: accepted connections whose other end has not proved yet that it knows the cluster key.
 
 One thread serves all of them, so a stranger costs a descriptor and at most one frame of memory. A link with threads of
 its own begins with the proof.
@@ -84,7 +84,7 @@ class Stranger:
             raise OSError("it does not read its answers")
 
 
-class Strangers:
+class UnprovenLinks:
     """Accepts connections and greets them until `stop()`.
 
     Args:

@@ -1,4 +1,4 @@
-"""Strangers at the bridge's listener: what they cost, when they are closed, and that proxies get through beside them."""
+"""UnprovenLinks at the bridge's listener: what they cost, when they are closed, and that proxies get through beside them."""
 
 import json
 import select
