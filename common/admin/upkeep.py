@@ -11,6 +11,7 @@ from common.config.kinds import DEFINITIONS
 from common.config.store import KINDS, ConfigStore
 
 UNREADABLE_MAX = 20  # shown of one kind
+OPEN = "can be changed by every client of ZooKeeper: it was made without auth_file"
 READINGS = 5  # of one kind, each of which has to find a fault
 
 
@@ -38,6 +39,7 @@ def verify(store: ConfigStore) -> list[StoreFault]:
         found.append(StoreFault("cluster id", str(error), "makes one: --accept-empty"))
     for kind in KINDS:
         found += _faults_of(store, kind)
+    found += [StoreFault(path, OPEN, "closes it") for path in store.open_to_strangers()]
     found += [StoreFault(f"applied/{name}", problem, "removes it") for name, problem in store.damaged_reports().items()]
     return found
 
@@ -90,8 +92,9 @@ def _bucket_faults(kind: str, number: int, payload: bytes, index: list[int]) -> 
 
 
 def repair(admin: Administrator) -> list[StoreFault]:
-    """Make lost indexes again from their buckets and remove damaged reports; return what was repaired."""
-    store, done = admin.store, []
+    """Make lost indexes again from their buckets, remove damaged reports, close what is open; return what was repaired."""
+    store = admin.store
+    done = [StoreFault(path, OPEN, "closed it") for path in store.close_to_strangers()]
     for kind in KINDS:
         try:
             store.index(kind)

@@ -164,6 +164,14 @@ class ConfigStore(ABC):
     def found_buckets(self, kind: str) -> dict[int, bytes]:
         """Every bucket of the kind by its number, whatever the index says: for checks and repairs."""
 
+    def open_to_strangers(self) -> list[str]:
+        """Parts of the store that clients without its secret can change, although it has one: for checks."""
+        return []
+
+    def close_to_strangers(self) -> list[str]:
+        """Take that access away; returns the parts: for repairs."""
+        return []
+
     @abstractmethod
     def set_index(self, kind: str, revisions: Sequence[int]) -> None:
         """Replace the index of a kind whose own is lost, durably: for repairs."""

@@ -26,6 +26,7 @@ from common.config.bucketed import INDEX_MISSING, BucketedStore, Index, LostRace
 from common.config.errors import StoreDamaged, StoreUnavailable
 from common.config.identity import StoreIdentity, parse_identity
 from common.config.store import KINDS, Applied, ConfigVersion
+from common.config.zookeeper_access import ZooKeeperAccess
 from common.config.zookeeper_connection import ZooKeeperConnection
 from common.config.zookeeper_options import ZooKeeperOptions
 from common.config.zookeeper_reports import ZooKeeperReports
@@ -61,6 +62,8 @@ class ZooKeeperStore(BucketedStore):
         self._follower: threading.Thread | None = None
         self._connection = ZooKeeperConnection(options, self._state_changed)
         self._client, self._path = self._connection.client, self._connection.path
+        self._access = ZooKeeperAccess(self._connection) if options.auth_file else None
+        self._looks_at_access = self._access is not None
         self._ask, self._ask_all = self._connection.ask, self._connection.ask_all
         self._ask_quietly = self._connection.ask_quietly
         self._reports = ZooKeeperReports(self._client, self._ask, self._path, self._clock)
@@ -107,6 +110,12 @@ class ZooKeeperStore(BucketedStore):
         numbers = sorted(int(name) for name in names if name.isdigit())
         sends = [functools.partial(self._client.get_async, self._path(kind, f"{n:03d}")) for n in numbers]
         return {number: data for number, (data, _) in zip(numbers, self._ask_all(sends), strict=True)}
+
+    def open_to_strangers(self) -> list[str]:
+        return self._access.open_nodes() if self._access is not None else []
+
+    def close_to_strangers(self) -> list[str]:
+        return self._access.close_nodes() if self._access is not None else []
 
     def set_index(self, kind: str, revisions: Sequence[int]) -> None:
         path, data = self._path(kind, "index"), layout.pack_index(revisions)
@@ -245,6 +254,9 @@ class ZooKeeperStore(BucketedStore):
 
     def _follow_once(self) -> None:
         """Check every kind that may have changed. A kind that fails stays marked for the next time."""
+        if self._looks_at_access:
+            self._tell_open_nodes()
+            self._looks_at_access = False
         if self._report_again:
             self._report_again = False
             try:
@@ -263,6 +275,16 @@ class ZooKeeperStore(BucketedStore):
                 self._seen[kind] = revisions
                 self._untold.discard(kind)
                 self._tell(kind)
+
+    def _tell_open_nodes(self) -> None:
+        """Once per process: nodes that were made without the auth_file. A look at the upper ones tells it."""
+        assert self._access is not None
+        found = self._access.open_nodes(levels=1)
+        if found:
+            limited.error(
+                "%s: every client of ZooKeeper can change %d nodes, such as %s, which were made without auth_file: stop the "
+                "processes that have none, and run penstock config repair", self._connection.name, len(found), found[0],
+            )  # fmt: skip
 
     def _watched_index(self, kind: str) -> tuple[int, ...]:
         watch = self._on_event[kind]

@@ -99,7 +99,10 @@ def _shown(kind: str, name: str, value: dict[str, Any] | None) -> dict[str, Any]
 @output_option
 @instance_options()
 def verify(instance: Instance, output: str) -> None:
-    """Check the whole store: cluster id, indexes, buckets, every entry. Exit code 1 when there are faults."""
+    """Check the whole store: cluster id, indexes, buckets, every entry, ZooKeeper's access lists.
+
+    Exit code 1 when there are faults.
+    """
     with open_config(instance) as store:
         found = upkeep.verify(store)
     show_rows([each._asdict() for each in found], ("subject", "problem", "repair"), output)
@@ -115,6 +118,8 @@ def verify(instance: Instance, output: str) -> None:
 @instance_options()
 def repair(instance: Instance, accept_empty: bool, cluster_id: str | None, output: str) -> None:
     """Make lost indexes again from their buckets, and remove reports that cannot be read. No entry is lost.
+
+    With an auth_file, nodes in ZooKeeper that were made without it are closed to other clients.
 
     Entries that are gone come back by `penstock config apply`, from an export or the snapshot of a process.
     """

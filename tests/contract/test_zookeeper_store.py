@@ -4,6 +4,8 @@ import itertools
 import subprocess
 import sys
 import time
+from contextlib import closing
+from dataclasses import replace
 
 import pytest
 from kazoo.exceptions import NotEmptyError
@@ -23,6 +25,15 @@ from tests.services.zookeeper import RECONNECT_S, ZooKeeper, expire
 from tests.waiting import until
 
 CHROOTS = itertools.count()
+
+
+@pytest.fixture
+def closed(server, tmp_path):
+    """Options of a chroot with an auth_file."""
+    secret = tmp_path / "zookeeper.auth"
+    secret.touch(0o600)
+    secret.write_text("penstock:a secret")
+    return ZooKeeperOptions(server.address, f"/contract/{next(CHROOTS)}", auth_file=str(secret))
 
 
 @pytest.fixture(scope="module")
@@ -205,3 +216,26 @@ assert type(store._client.handler).__name__ == "SequentialGeventHandler"
 assert len(turns) > 10
 view.close(); store.close(); writer.close()
 """
+
+
+def test_nodes_that_were_made_without_the_auth_file_are_told_at_each_start_found_and_closed(closed, caplog):
+    with closing(ZooKeeperStore(replace(closed, auth_file=""))) as before:
+        topics.create(Administrator(before, "test"), ["orders"], TopicSettings())
+    with closing(ZooKeeperStore(closed)) as store, closing(ZooKeeperStore(replace(closed, auth_file=""))) as stranger:
+        admin = Administrator(store, "test")
+        topics.create(admin, ["bills"], TopicSettings())
+        store.watch(lambda kind: None)
+        until(lambda: "can change" in caplog.text and "penstock config repair" in caplog.text, "the log to tell it", 10)
+        open_nodes = [each.subject for each in upkeep.verify(store) if "every client" in each.problem]
+        assert closed.chroot in open_nodes and len(open_nodes) > 5
+        assert [each.subject for each in upkeep.repair(admin)] == open_nodes
+        assert upkeep.verify(store) == [] and topics.show(admin, "orders")[0].name == "orders"
+        with pytest.raises(StoreUnavailable, match="authentication failed"):
+            topics.show(Administrator(stranger, "test"), "orders")
+
+
+def test_without_an_auth_file_there_is_nothing_to_close(server):
+    with closing(ZooKeeperStore(ZooKeeperOptions(server.address, f"/contract/{next(CHROOTS)}"))) as store:
+        admin = Administrator(store, "test")
+        topics.create(admin, ["orders"], TopicSettings())
+        assert upkeep.verify(store) == upkeep.repair(admin) == []
