@@ -25,6 +25,7 @@ from common.config.errors import InvalidDefinition
 from common.dead_letters import PREFIX as DEAD_LETTER_PREFIX
 from common.names import NAME_RULE, is_name
 from common.quoting import listed, quoted, thing
+from common.strict_yaml import check_events
 
 MIRROR, DOUBLE_WRITE, DOUBLE_READ = "mirror", "double_write", "double_read"
 RECIPES = (MIRROR, DOUBLE_WRITE, DOUBLE_READ)
@@ -32,8 +33,11 @@ ORDERS = ("strict", "per_proxy")
 RESERVED_PREFIXES = (DEAD_LETTER_PREFIX, "_kafka.", "__")
 """Of names that are legal in Kafka and taken by one of the two sides for topics of its own."""
 
-TEXT_BYTES_MAX = 32 << 10
+TEXT_BYTES_MAX = 40 << 10
+STORED_BYTES_MAX = 42 << 10
+"""Of a text as JSON, as its entry has it beside the plan's state: characters beyond ASCII take 6 to 12 bytes there."""
 TOPICS_MAX = 1_000
+"""With names of 36 characters, one a line, they fill the text."""
 GROUPS_MAX = 1_000
 QUEUES_OF_PLAN_MAX = 2_000
 """Of one topic: the record of a cut names every queue, and has to fit into the topic's entry."""
@@ -121,11 +125,12 @@ class _StrictLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def parse_plan(text: str, subject: str) -> MigrationPlan:
+def parse_plan(text: str, subject: str, is_stored: bool = False) -> MigrationPlan:
     """Read a plan.
 
     Args:
         subject: the file, for the sentence.
+        is_stored: it was taken once, maybe by an older version, which let numbers of other bases and aliases pass.
     Raises:
         InvalidDefinition: with all faults of the plan, each with its field and rule.
     """
@@ -133,6 +138,8 @@ def parse_plan(text: str, subject: str) -> MigrationPlan:
         rule = f"use at most {TEXT_BYTES_MAX:,} bytes, or several plans"
         raise InvalidDefinition(subject, [f"it has {len(text.encode()):,} bytes: {rule}"])
     try:
+        if not is_stored:
+            check_events(text)
         value = yaml.load(text, _StrictLoader)
     except (yaml.YAMLError, RecursionError, ValueError) as fault:
         raise InvalidDefinition(subject, [f"not YAML: {_told(fault)}"]) from fault
@@ -142,11 +149,18 @@ def parse_plan(text: str, subject: str) -> MigrationPlan:
     checks = Checks("plan", name, {str(key): each for key, each in value.items()})
     checks.take("name", None)
     if not isinstance(name, str) or not is_name(name):
-        checks.fault("name", f"{quoted(name)} is not a name: {NAME_RULE}")
+        checks.fault("name", f"{quoted(name)} is not a name: {_name_rule(name)}")
     plan = _checked(str(name), checks, text)
     if checks.faults:
         raise InvalidDefinition(thing("plan", name) if isinstance(name, str) else subject, checks.faults)
     return plan
+
+
+def _name_rule(name: Any) -> str:
+    """With a hint for what YAML takes for something else than a text."""
+    if isinstance(name, str) or name is None or isinstance(name, list | Mapping):
+        return NAME_RULE
+    return f"{NAME_RULE}; quote a name such as 'no', 'on', '1234' or '2024-01-01', which YAML reads as something else"
 
 
 def _told(fault: Exception) -> str:
@@ -194,7 +208,7 @@ def _topic(checks: Checks, field: str, value: Any) -> PlannedTopic:
     given = value if isinstance(value, Mapping) else {"name": value}
     name = given.get("name")
     if not isinstance(name, str) or not is_name(name):
-        checks.fault(f"{field}.name", f"{quoted(name)} is not a name: {NAME_RULE}")
+        checks.fault(f"{field}.name", f"{quoted(name)} is not a name: {_name_rule(name)}")
     elif prefix := next((each for each in RESERVED_PREFIXES if name.startswith(each)), None):
         checks.fault(
             f"{field}.name", f"{quoted(name)}: names that begin with {prefix} are reserved: it cannot be moved"

@@ -20,8 +20,9 @@ from common.config.definitions import FamilyDefinition, GroupDefinition, TopicDe
 from common.config.errors import InvalidDefinition, InvalidEntry
 from common.config.setting import FIXED, GROWS, table_of
 from common.quoting import quoted, thing
+from common.strict_yaml import check_events
 
-TEXT_BYTES_MAX, DEPTH_MAX, FAULTS_MAX = 32 << 20, 8, 10
+TEXT_BYTES_MAX, FAULTS_MAX = 32 << 20, 10
 FEW = 20
 SECTIONS: Mapping[str, type[Definition]] = {
     "topics": TopicDefinition, "families": FamilyDefinition, "groups": GroupDefinition,
@@ -57,7 +58,7 @@ def parse(text: str, subject: str) -> Declared:
     if len(text.encode("utf-8", "replace")) > TEXT_BYTES_MAX:
         raise InvalidEntry(f"{subject}: larger than {TEXT_BYTES_MAX >> 20} MiB: divide it")
     try:
-        _check_events(text)
+        check_events(text)
         given = yaml.load(text, Loader=_Loader)
     except (yaml.YAMLError, ValueError) as error:
         raise InvalidEntry(f"{subject}: {' '.join(str(error).split())}") from error
@@ -88,24 +89,6 @@ class _Loader(yaml.CSafeLoader):
             twice = next((name for name in names if names.count(name) > 1), names[-1])
             raise ValueError(f"line {node.start_mark.line + 1}: {quoted(str(twice))} is given twice")
         return made
-
-
-def _check_events(text: str) -> None:
-    """Refuse what makes a small file large or deep. Raises ValueError, YAMLError."""
-    depth = 0
-    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
-        if isinstance(event, yaml.AliasEvent):
-            raise ValueError(f"{_place(event)}: aliases are not allowed: write the settings out")
-        if isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
-            depth += 1
-        elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
-            depth -= 1
-        if depth > DEPTH_MAX:
-            raise ValueError(f"{_place(event)}: nested deeper than {DEPTH_MAX} levels")
-
-
-def _place(event: Any) -> str:
-    return f"line {event.start_mark.line + 1}"
 
 
 def _faults(definition: type[Definition], name: Any, settings: Any) -> list[str]:
