@@ -1,5 +1,6 @@
 """A plan checked against the cluster and the configuration. All faults are told at once, each with its field and rule."""
 
+import json
 from collections.abc import Mapping, Sequence
 
 from common.config.definitions import FamilyDefinition, TopicDefinition
@@ -7,7 +8,7 @@ from common.config.text_values import KAFKA_HOME
 from common.quoting import quoted
 from migration.inventory import FoundTopic, objections
 from migration.message_sizes import MESSAGE_SIZE, size_faults
-from migration.plan import DOUBLE_READ, MigrationPlan, PlannedTopic
+from migration.plan import DOUBLE_READ, STORED_BYTES_MAX, MigrationPlan, PlannedTopic
 
 
 def plan_faults(
@@ -21,7 +22,7 @@ def plan_faults(
         entries, families: topics of the plan that are defined, by an entry or by a family.
         held: topics of the plan that are in a plan, by that plan's name.
     """
-    faults: list[str] = []
+    faults = _faults_of_text(plan)
     for number, topic in enumerate(plan.topics):
         field, name = f"topics[{number}]", topic.name
         if held.get(name, plan.name) != plan.name:
@@ -36,6 +37,14 @@ def plan_faults(
             faults += [f"{field}: {each}" for each in size_faults(found[name], entries.get(name))]
         faults += _faults_of_entry(plan, field, topic, found[name], entries.get(name), families.get(name))
     return faults
+
+
+def _faults_of_text(plan: MigrationPlan) -> list[str]:
+    size = len(json.dumps(plan.text))
+    if size <= STORED_BYTES_MAX:
+        return []
+    rule = f"use at most {STORED_BYTES_MAX:,}, with fewer characters beyond ASCII, or several plans"
+    return [f"the text has {size:,} bytes as it is stored: {rule}"]
 
 
 def _faults_of_entry(

@@ -26,7 +26,8 @@ class PlanState:
     Attributes:
         course, sub_step: at work; empty: none is.
         attempt: of fences; never decreases, so no two fences of a plan have the same id.
-        ends: of the side that is left, by topic, as they were when the sends had ended.
+        ends: of the side that is left, by topic, as they were when the sends had ended. They are stored beside the state:
+            see `migration.entries`.
         reason: why the last course was given up; empty: it was not.
         quits: the course that UNFENCE ends.
         recipe: of the plan, which knows it: it is not stored with the state.
@@ -63,12 +64,12 @@ class PlanState:
     def to_value(self) -> dict[str, Any]:
         return {
             "step": str(self.step), "course": self.course, "sub_step": self.sub_step, "attempt": self.attempt,
-            "ends": {name: [*ends] for name, ends in self.ends.items()}, "reason": self.reason, "quits": self.quits,
+            "ends": {}, "reason": self.reason, "quits": self.quits,
         }  # fmt: skip
 
     @classmethod
     def from_value(cls, plan: str, value: Mapping[str, Any], recipe: str = MIRROR) -> "PlanState":
-        """Raises KeyError, ValueError: it is of another version."""
+        """A state that an older version has written has its ends with it. Raises KeyError, ValueError: it is of another version."""
         return cls(
             plan, PlanStep(value["step"]), value["course"], value["sub_step"], value["attempt"],
             {name: tuple(ends) for name, ends in value["ends"].items()}, value["reason"], value["quits"], recipe,

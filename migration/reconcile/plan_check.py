@@ -1,5 +1,7 @@
 """The comparison of a plan's topics, their repair, and the result as it is kept in the configuration store."""
 
+import itertools
+import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -19,6 +21,8 @@ from migration.reconcile.spans import TimeSpan
 
 KIND = "migration_check"
 FINDINGS_KEPT_MAX = 100
+TOPICS_BYTES_MAX, FINDINGS_BYTES_MAX = 36 << 10, 24 << 10
+"""As JSON, of the entry that keeps a result. Topics that differ are the first in it; the others are added up in one row."""
 DIFFERENCES = tuple(kind.name.lower() for kind in DiscrepancyKind if kind is not DiscrepancyKind.SUPERSEDED)
 """Columns of `topic_row` that count ids which differ."""
 
@@ -88,7 +92,8 @@ class PlanCheck:
         findings = [row for each in checked for row in finding_rows(each.compared)]
         value = {
             "at_ms": now_ms, "from_ms": span.from_ms, "to_ms": span.to_ms,
-            "topics": [topic_row(each.compared) for each in checked], "findings": findings[:FINDINGS_KEPT_MAX],
+            "topics": _kept_topics([topic_row(each.compared) for each in checked]),
+            "findings": _that_fit(findings[:FINDINGS_KEPT_MAX], FINDINGS_BYTES_MAX),
         }  # fmt: skip
         store.put(KIND, self._plan.name, value, found.version if found is not None else 0)
 
@@ -101,6 +106,23 @@ def topic_row(compared: Compared) -> dict[str, Any]:
         "kafka_bytes": compared.kafka_bytes, "engine_bytes": compared.engine_bytes, "windows": compared.windows,
         "differing": compared.differing, **counts,
     }  # fmt: skip
+
+
+def _kept_topics(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    kept = _that_fit(rows, TOPICS_BYTES_MAX)
+    if len(kept) == len(rows):
+        return rows
+    by_difference = sorted(rows, key=lambda row: not any(row[name] for name in DIFFERENCES))
+    kept = _that_fit(by_difference, TOPICS_BYTES_MAX)
+    rest = by_difference[len(kept) :]
+    total = {name: sum(row[name] for row in rest) for name in rest[0] if name != "topic"}
+    return [*kept, {"topic": f"({len(rest):,} others)", **total}]
+
+
+def _that_fit(rows: list[dict[str, Any]], room: int) -> list[dict[str, Any]]:
+    """The first rows, as many as have room."""
+    ends = itertools.accumulate(len(json.dumps(row)) + 1 for row in rows)
+    return [row for row, end in zip(rows, ends, strict=True) if end <= room]
 
 
 def finding_rows(compared: Compared) -> list[dict[str, Any]]:
