@@ -47,6 +47,8 @@ def blockers(
         return found
     if facts.late:
         found.append(f"the configuration is not applied by {shown(facts.late)}: a fence would be lifted after 5 s")
+    for topic in facts.topics.values():
+        found += topic.standstills
     state = PlanState(plan.name, PlanStep.COPYING, recipe=plan.recipe)
     for name in GATES.get(plan.recipe, ()):
         answer = SUB_STEPS[name].decide(state, facts, rules)
