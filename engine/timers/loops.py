@@ -17,5 +17,6 @@ def following(timer: Timer, position: int) -> Timer | None:
     due_ms = timer.due_ms + timer.gap_ms
     if timer.until_ms and due_ms > timer.until_ms:
         return None
-    gap_ms = timer.gap_ms if timer.growth == 1 else min(timer.gap_ms * timer.growth, GROWN_GAP_MS_MAX)
+    is_fixed = timer.growth == 1 or timer.gap_ms >= GROWN_GAP_MS_MAX  # one that begins above a day stays as asked
+    gap_ms = timer.gap_ms if is_fixed else min(timer.gap_ms * timer.growth, GROWN_GAP_MS_MAX)
     return timer._replace(due_ms=due_ms, gap_ms=gap_ms, times=timer.times - 1, previous=position)

@@ -172,6 +172,7 @@ def test_bodies_of_any_bytes_come_as_they_were_sent(rig):
         ({"gap_ms": 2000, "times": 4, "growth": 2}, [2000, 4000, 8000, 16000]),
         ({"gap_ms": 3000, "times": 3, "growth": 3}, [3000, 9000, 27000]),
         ({"gap_ms": 50_000_000, "times": 3, "growth": 2}, [50_000_000, DAY_MS, DAY_MS]),
+        ({"gap_ms": 3 * DAY_MS, "times": 3, "growth": 2}, [3 * DAY_MS, 3 * DAY_MS, 3 * DAY_MS]),
         ({"gap_ms": 2000, "times": 9, "until_ms": 5000}, [2000, 2000]),
         ({"gap_ms": 2000, "times": 0}, []),
     ],
