@@ -23,7 +23,8 @@ class Asking(Protocol):
 class DeadLetterChoice(NamedTuple):
     """Conditions on dead letters; None: any. `reason`: a part of it; since and until: time of dead-lettering.
 
-    `offsets`: in the group's dead-letter topic at this engine.
+    `offsets`, `before`: in the group's dead-letter topic at this engine. `before` is the `end` of an earlier answer: dead
+    letters that have come since are not chosen.
     """
 
     topic: str | None = None
@@ -32,6 +33,7 @@ class DeadLetterChoice(NamedTuple):
     since_ms: int | None = None
     until_ms: int | None = None
     offsets: list[int] | None = None
+    before: int | None = None
 
     def given(self) -> dict[str, Any]:
         """The conditions that are set, for an audit record."""

@@ -32,7 +32,7 @@ class ScatteredError(Exception):
 class DeadLetterSelection(NamedTuple):
     """Conditions on dead letters; None: any. `reason`: a part of it; since and until: time of dead-lettering.
 
-    `offsets`: in the dead-letter topic.
+    `offsets`, `before`: in the dead-letter topic.
     """
 
     cause: str | None = None
@@ -41,6 +41,7 @@ class DeadLetterSelection(NamedTuple):
     since_ms: int | None = None
     until_ms: int | None = None
     offsets: frozenset[int] | None = None
+    before: int | None = None
 
     def matches(self, letter: "DeadLetter") -> bool:
         """Whether the dead letter meets all conditions."""
@@ -52,6 +53,7 @@ class DeadLetterSelection(NamedTuple):
             and (self.since_ms is None or letter.stored_at_ms >= self.since_ms)
             and (self.until_ms is None or letter.stored_at_ms < self.until_ms)
             and (self.offsets is None or letter.offset in self.offsets)
+            and (self.before is None or letter.offset < self.before)
         )
 
 

@@ -104,7 +104,10 @@ def _choice(request: dict) -> DeadLetterSelection:
         raise RequestError("cause, reason, topic: use text")
     if any(value is not None and type(value) is not int for value in times.values()):
         raise RequestError("since_ms, until_ms: use Unix time in milliseconds")
-    return DeadLetterSelection(**texts, **times, offsets=_offsets(request.get("offsets")))
+    before = request.get("before")
+    if before is not None and not is_whole(before, 0, OFFSET_MAX):
+        raise RequestError(f"before: {shown(before)}: use an offset")
+    return DeadLetterSelection(**texts, **times, offsets=_offsets(request.get("offsets")), before=before)
 
 
 def _offsets(value: object) -> frozenset[int] | None:

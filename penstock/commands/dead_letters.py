@@ -151,24 +151,36 @@ def redrive(
 @instance_options("engine")
 def purge(instance: Instance, name: str, yes: bool, dry_run: bool, output: str, **choice: Any) -> None:
     """Delete dead letters. Those that are in flight stay."""
+    ends: dict[str, int] = {}  # by engine: of the dead letters that were counted; later ones stay
     if not yes or dry_run:
         with engines(instance) as links:
-            chosen_now = _count(links, name, choice)
+            chosen_now = _count(links, name, choice, ends)
         if dry_run:
             show_one({"would_purge": chosen_now}, output)
             return
         click.confirm(f"Delete {chosen_now:,} dead letters of group {name}?", abort=True, err=True)
     with engines(instance) as links:
-        chosen = DeadLetterChoice(**choice)
-        count = sum(answer["count"] for link in links for answer in verbs.pages(link, "purge", name, chosen))
+        count = 0
+        for link in links:
+            chosen = DeadLetterChoice(**choice, before=ends.get(link.name))
+            count += sum(answer["count"] for answer in verbs.pages(link, "purge", name, chosen))
     note(instance, "purge", "dead_letters", name, None, {"purged": count, **_said(choice)})
     show_one({"purged": count}, output)
 
 
-def _count(links: list["_Link"], name: str, choice: dict[str, Any]) -> int:
-    """Count the dead letters that match the filters now."""
-    chosen = DeadLetterChoice(**choice)
-    return sum(len(answer["letters"]) for link in links for answer in verbs.pages(link, "dead_letters", name, chosen))
+def _count(links: list["_Link"], name: str, choice: dict[str, Any], ends: dict[str, int] | None = None) -> int:
+    """Count the dead letters that match the filters now.
+
+    Args:
+        ends: gets the end of what was counted, by engine.
+    """
+    count = 0
+    for link in links:
+        for answer in verbs.pages(link, "dead_letters", name, DeadLetterChoice(**choice)):
+            count += len(answer["letters"])
+            if ends is not None:
+                ends.setdefault(link.name, answer["end"])
+    return count
 
 
 def _wait_settled(link: "_Link", name: str) -> None:

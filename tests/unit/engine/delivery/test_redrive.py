@@ -197,3 +197,13 @@ def test_a_group_without_dead_letters_has_none(world):
     assert world.letters.look("g", ALL, 0) == ([], 0, 0)
     assert world.letters.purge("g", ALL, 0) == ([], 0, 0)
     assert world.letters.redrive("g", ALL, None, 0, world.now_ms) == ([], 0, 0)
+
+
+def test_a_purge_takes_only_what_was_counted_before_its_question(world):
+    bury(world, 2)
+    counted = world.letters.look(GROUP, ALL, 0)
+    bury(world, 1, queue=1)
+    chosen = DeadLetterSelection(before=counted.end)
+    purged = walk(world.letters.purge, choice=chosen)
+    assert [each.offset for each in purged] == [each.offset for each in counted.letters] == [0, 1]
+    assert [each.offset for each in walk(world.letters.look)] == [2]
