@@ -58,6 +58,7 @@ class ConsumerProxy:
         leases = QuotaSlices("consumer_proxy", os.urandom(8).hex(), source.lend, clock.monotonic_s)
         admission = PullAdmission(view, clock, self._settings.verdicts_max, leases, partial(reply_key, cluster_key))
         self.pulls = Pulls(admission, source, self._settings, clock, stats, gevent.spawn_later)
+        view.on_change(self.pulls.changes.follow)
         self._lending = gevent.get_hub().loop.timer(0, TICK_S)
         self._lend = leases.tick
         self._lending.start(self._tick)

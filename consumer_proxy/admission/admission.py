@@ -90,6 +90,11 @@ class PullAdmission:
             self._remember(key, admitted)
         return admitted
 
+    @property
+    def generation(self) -> int:
+        """Of the configuration."""
+        return int(self._view.generation)
+
     def principal(self, credential: bytes, connection: Any) -> Principal:
         """The principal of a credential. Raises Refused with UNAUTHENTICATED, or UNAVAILABLE if it cannot be checked."""
         try:

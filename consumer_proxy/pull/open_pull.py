@@ -16,6 +16,9 @@ class OpenPull:
     Attributes:
         connection: None after the reply was sent or the client has left.
         scope: group and topics, by which the source finds the queue of an acknowledgement.
+        admitted: verdict by which it was asked; None: of a read by position, or of acknowledgements alone.
+        generation: of the configuration by which it was admitted last; None: it needs no permission any more.
+        expires_at_ms: end of its credential.
         handle: the source's handle to cancel the open question.
         tick: tick of the deadline.
         position_read: state of a read by position.
@@ -33,7 +36,8 @@ class OpenPull:
     """
 
     __slots__ = (
-        "acked", "call", "connection", "deadline_s", "earlier", "handle", "held", "meter", "position_read", "replies",
+        "acked", "admitted", "call", "connection", "deadline_s", "earlier", "expires_at_ms", "generation",
+        "handle", "held", "meter", "position_read", "replies",
         "reply_end", "reply_key", "scope", "sources", "started_s", "tick", "told", "trace", "was_held",
     )  # fmt: skip
 
@@ -43,6 +47,9 @@ class OpenPull:
         self.started_s = started_s
         self.deadline_s = deadline_s
         self.scope: PullScope | None = None
+        self.admitted: Any = None
+        self.generation: int | None = None
+        self.expires_at_ms = 0
         self.handle: Any = None
         self.tick = 0
         self.position_read: PositionPull | None = None

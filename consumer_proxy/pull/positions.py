@@ -52,6 +52,11 @@ class PositionPull:
         """Whether the source must be asked for any position."""
         return bool(self._asked)
 
+    @property
+    def topics(self) -> set[str]:
+        """Names of the topics that are read."""
+        return {self.reports[item].topic for item in self._items}
+
     def question(self, call: Call) -> ReadQuestion:
         """The question for the source."""
         return ReadQuestion(self._asked, call.max_messages, max(1, call.max_bytes // self._divisor), call.wait_ms)

@@ -19,9 +19,11 @@ from common.timer_heap import TimerHeap
 from common.wire import WireError
 from common.wire.faults import CALL_FAULTS, CallFault
 from consumer_proxy.admission.admission import PullAdmission
-from consumer_proxy.admission.rate_limit import HoldFor, PullBudget, RateLimited, check_rate
+from consumer_proxy.admission.rate_limit import HoldFor, PullBudget, RatedPulls, RateLimited, check_rate
 from consumer_proxy.call import NO_RANGES, Call
 from consumer_proxy.errors import Refused
+from consumer_proxy.pull.changes import PermissionChanges
+from consumer_proxy.pull.leaving import LeavingClients
 from consumer_proxy.pull.native import build_reply, read_call
 from consumer_proxy.pull.open_pull import OpenPull
 from consumer_proxy.pull.positions import PositionPull
@@ -78,6 +80,9 @@ class Pulls:
         self._stopping = False
         self.tracing: PullTracing | None = None
         self.deliveries = RecentDeliveries()
+        self._leaving = LeavingClients(source, stats, self.deliveries)
+        self._rates = RatedPulls()
+        self.changes = PermissionChanges(admission, source, clock, later, self._waiting)
 
     @property
     def waiting(self) -> int:
@@ -100,7 +105,7 @@ class Pulls:
         pull = OpenPull(connection, call, now_s, now_s + (call.wait_ms + self._settings.answer_grace_ms) / 1000)
         if self.tracing is not None:
             pull.trace = self.tracing.began(call, frame)
-        self._watch(connection, pull)
+        self._leaving.watch(connection, pull)
         self._start(pull, frame)
 
     def _start(self, pull: OpenPull, frame: bytes) -> None:
@@ -152,13 +157,6 @@ class Pulls:
         for pull in list(self._waiting):
             self._refuse(pull, Code.SHUTTING_DOWN, _STOPPING)
 
-    def release(self, pull: OpenPull) -> None:
-        """Give back what the pull's reply carried: it was not sent as a whole, so no client has seen it."""
-        held, pull.held = AckRanges(pull.held), NO_ACKS.encoded
-        if held != NO_ACKS and pull.scope is not None:
-            self.stats.given_back += sum(each.count for each in held)
-            self._source.acknowledge(pull.scope, held)
-
     def _begin(self, pull: OpenPull, frame: bytes) -> None:
         call, settings = pull.call, self._settings
         if self._stopping:
@@ -175,6 +173,11 @@ class Pulls:
         admitted = self._admission.admit(call, pull.connection)
         pull.connection.trust()
         pull.scope, pull.reply_key, pull.sources = admitted.scope, admitted.reply_key, admitted.sources
+        pull.admitted, pull.generation, pull.expires_at_ms = (
+            admitted,
+            self._admission.generation,
+            admitted.expires_at_ms,
+        )
         max_messages, max_bytes = call.max_messages, call.max_bytes
         if admitted.meter is not None and max_messages:
             budget = PullBudget(max_messages, max_bytes)
@@ -187,8 +190,7 @@ class Pulls:
             connection.retry_slot = verdict.slot if isinstance(verdict, RateLimited) else None
             if isinstance(verdict, RateLimited):
                 raise Refused(Code.RATE_LIMITED, verdict.sentence, verdict.retry_after_ms)
-            pull.meter = admitted.meter
-            max_messages, max_bytes = verdict
+            max_messages, max_bytes = self._rates.share(admitted.meter, verdict)
         invisible_ms, pull.told = call.invisible_ms, admitted.told
         if invisible_ms < 0:
             invisible_ms, pull.told = admitted.invisible_ms, admitted.told_with_lease
@@ -196,6 +198,8 @@ class Pulls:
             admitted.scope, max_messages, max_bytes, call.wait_ms, invisible_ms, admitted.start, acks_of(call)
         )
         self._ask(pull, self._source.pull, question, self._answer)
+        if admitted.meter is not None and max_messages:
+            self._rates.began(pull, admitted.meter)
 
     def _go_on(self, pull: OpenPull, frame: bytes) -> None:
         """Continue a pull that was held, unless its client has left."""
@@ -205,15 +209,20 @@ class Pulls:
     def _acknowledge_only(self, pull: OpenPull, refused: Refused) -> None:
         """Accept the acknowledgements of a refused pull; deliver nothing."""
         call = pull.call
+        self._ask(
+            pull, self._source.pull, acknowledging(PullScope(call.group, {}), acks_of(call)),
+            partial(self._refuse_answered, refused),
+        )  # fmt: skip
+
+    def _refuse_answered(self, refused: Refused, pull: OpenPull, answer: PullAnswer) -> None:
+        """Refuse a pull whose acknowledgements were accepted. What was leased for it is given back."""
+        call = pull.call
         end = tail(sentence=refused.sentence, retry_after_ms=refused.retry_after_ms)
-
-        def acknowledged(pull: OpenPull, answer: PullAnswer) -> None:
-            reply, *_ = build_reply(
-                call.seqid, refused.code, answer.payload, -1, _CODES_AT, call.runs, end, REPLY_BYTES_MAX
-            )
-            self._reply(pull, refused.code, reply)
-
-        self._ask(pull, self._source.pull, acknowledging(PullScope(call.group, {}), acks_of(call)), acknowledged)
+        self._give_back(pull, answer, 0)
+        reply, *_ = build_reply(
+            call.seqid, refused.code, answer.payload, -1, _CODES_AT, call.runs, end, REPLY_BYTES_MAX
+        )
+        self._reply(pull, refused.code, reply)
 
     def _list_topics(self, pull: OpenPull, frame: bytes) -> None:
         call, admission = pull.call, self._admission
@@ -235,6 +244,7 @@ class Pulls:
         arguments: Any = decode_call(frame)[2]
         read = pull.position_read = PositionPull(arguments.request.positions, partial(admission.find_topic, principal))
         read.application = principal.app
+        pull.generation, pull.expires_at_ms = admission.generation, principal.expires_at_ms
         if call.ranges == NO_RANGES:
             self._read(pull, read)
             return
@@ -267,17 +277,9 @@ class Pulls:
             code = Code.OVERLOADED
             end = tail(sentence=_EMPTY[answer.code], retry_after_ms=self._settings.retry_after_ms) + end
         reply, given, held, malformed = build_reply(
-            call.seqid,
-            code,
-            answer.payload,
-            answer.pieces_at,
-            _CODES_AT,
-            call.runs,
-            end,
-            REPLY_BYTES_MAX,
-            pull.reply_key,
-            pull.sources,
-        )
+            call.seqid, code, answer.payload, answer.pieces_at, _CODES_AT, call.runs, end, REPLY_BYTES_MAX,
+            pull.reply_key, pull.sources,
+        )  # fmt: skip
         if given < held:
             if read is not None and read.ask_for_less():
                 self._read(pull, read)  # its reports count messages that do not fit, so they would be wrong
@@ -289,10 +291,29 @@ class Pulls:
                 return
         if malformed:
             self._drop(pull, answer, malformed)
-        self.stats.deliveries += given - len(malformed)
-        if pull.meter is not None:
-            pull.meter.take(given, len(reply))
-        if given and given == held and read is None:
+        deliver = partial(
+            self._deliver, pull, answer, reply, code, given - len(malformed), given == held and read is None
+        )
+        verdict: float | RateLimited = 0.0
+        if pull.meter is not None and given:
+            verdict = self._rates.charge(pull.meter, given, len(reply), self._clock.monotonic_s())
+        if isinstance(verdict, RateLimited):
+            pull.connection.retry_slot = verdict.slot
+            self._refuse_answered(Refused(Code.RATE_LIMITED, verdict.sentence, verdict.retry_after_ms), pull, answer)
+        elif verdict:
+            self._waiting.add(pull)
+            self._later(verdict, deliver)
+        else:
+            deliver()
+
+    def _deliver(self, pull: OpenPull, answer: PullAnswer, reply: bytes, code: int, count: int, is_whole: bool) -> None:
+        """Send a reply with this many messages. `is_whole`: it has all that was leased for it."""
+        self._waiting.discard(pull)
+        if pull.connection is None:  # its client has left while the rate limit held the reply
+            self._give_back(pull, answer, 0)
+            return
+        self.stats.deliveries += count
+        if count and is_whole:
             pull.held = leases_of(answer.payload, answer.pieces_at, 0, RELEASE)[0]
             if pull.scope is not None:
                 reply_sent = SentReply(self._clock.now_ms(), pull.scope, pull.held)
@@ -309,11 +330,14 @@ class Pulls:
     ) -> None:  # fmt: skip
         self._deadlines.cancel(pull.tick, pull)
         self._waiting.discard(pull)
+        self._rates.ended(pull)
         try:
             if pull.connection is None:
                 self._too_late(pull, answer)
             elif isinstance(answer, Failure):
                 self._failed(pull, answer)
+            elif (refused := self.changes.refusal(pull)) is not None:
+                self._refuse_answered(refused, pull, answer if isinstance(answer, PullAnswer) else pull.acked)
             else:
                 then(pull, answer)
         except SourceDown as down:
@@ -363,34 +387,6 @@ class Pulls:
             self.tracing.answered(pull, reply)
         pull.reply_end = connection.queued + len(reply)  # set before: the next call may begin within reply()
         connection.reply(reply)
-
-    def _watch(self, connection: Any, pull: OpenPull) -> None:
-        """Follow the connection's end. Set once per connection: from the first call on its context is an OpenPull."""
-        if connection.context is None:
-            connection.on_close = partial(self._closed, connection.on_close)
-        else:
-            pull.replies = connection.context.replies
-            if connection.context.reply_end > (left := connection.left):
-                pull.follow(connection.context, left)
-        connection.context = pull
-
-    def _closed(self, before: Callable[[Any], None] | None, connection: Any) -> None:
-        pull = connection.context
-        if pull.connection is not None:
-            pull.connection = None
-            self.stats.abandoned += 1
-            if pull.handle is not None:
-                self._source.cancel(pull.handle)
-        each = pull if connection.unsent else None
-        unsent = []
-        while each is not None:
-            if each.reply_end > connection.left:
-                unsent.append(each.held)
-                self.release(each)
-            each = each.earlier
-        self.deliveries.ended(connection.peer, pull.replies, unsent)
-        if before is not None:
-            before(connection)
 
 
 def acks_of(call: Call) -> AckRanges:

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-from common.contract import Ack, Code
+from common.contract import Ack, Code, decode_reply
+from engine.link.pull import decode_request
+from tests.unit.consumer_proxy.fakes import FakeConnection
 from tests.unit.consumer_proxy.pieces import answer, message, piece, receipt, record
 from tests.unit.consumer_proxy.world import ID, World
 
@@ -132,3 +134,56 @@ def test_an_application_may_pull_from_its_networks_only_also_when_its_verdict_is
         code, sentence = world.refused(**fields)
         assert code == Code.UNAUTHENTICATED
         assert "may not be used from 192.0.2.1" in sentence
+
+
+def waiting_pulls(world, count, **fields):
+    """Connections whose pulls wait at the source; they share what the limit has left."""
+    connections = [FakeConnection() for _ in range(count)]
+    for connection in connections:
+        world.call(connection, max_messages=32, **fields)
+    return connections
+
+
+def answered(connection):
+    """(code, number of deliveries) of its reply; None: it has none yet."""
+    if not connection.replies:
+        return None
+    response = decode_reply(connection.replies[0], int.from_bytes(connection.replies[0][12:16], "big"))
+    return response.code, len(response.deliveries)
+
+
+def test_waiting_pulls_share_the_limit_and_their_replies_are_held_for_their_tokens(world):
+    connections = waiting_pulls(world, 25, wait_ms=5000)
+    wanted = [decode_request(request).max_messages for _, request, _ in world.source.asked]
+    assert wanted[:4] == [10, 5, 3, 2] and min(wanted) == 1
+    for _ in range(25):
+        world.source.answer(deliveries(wanted.pop(0)))
+    at_once = sum(answer[1] for each in connections if (answer := answered(each)))
+    assert at_once == 10
+    held, world.held = world.held, []
+    assert held and max(seconds for seconds, _, _ in held) <= 1.0
+    for _, function, arguments in held:
+        function(*arguments)
+    delivered = sum(answered(each)[1] for each in connections)
+    assert 10 < delivered <= 20, "the bucket, and what comes in the second for which replies are held"
+    refused = [each for each in connections if answered(each)[0] == Code.RATE_LIMITED]
+    assert refused and all(answered(each)[1] == 0 for each in refused)
+    assert world.stats.given_back == 10 + 5 + sum([3, 2, 2] + [1] * 20) - delivered
+
+
+def test_the_client_of_a_held_reply_may_leave_and_its_messages_are_given_back(world):
+    first, second = waiting_pulls(world, 2, wait_ms=5000)
+    world.source.answer(deliveries(10))
+    world.source.answer(deliveries(5))
+    ((seconds, function, arguments),) = world.held
+    assert seconds == pytest.approx(0.5) and answered(first) == (Code.OK, 10)
+    second.leave()
+    function(*arguments)
+    assert second.replies == [] and world.stats.given_back == 5 and world.pulls.waiting == 0
+
+
+def test_a_single_consumer_has_the_whole_limit(world):
+    pull(world, 10)
+    world.clock.advance(1000)
+    world.call(max_messages=32)
+    assert world.asked().max_messages == 10
