@@ -5,7 +5,9 @@ import shutil
 import socket
 import ssl
 import subprocess
+import threading
 import time
+import urllib.request
 
 import pytest
 
@@ -177,6 +179,41 @@ def test_a_rotated_key_overlaps_and_its_last_use_is_shown(penstock_up):
     )
     assert set(shown) == {old.key_id, new.key_id}
     assert all(used.startswith(time.strftime("%Y-", time.gmtime())) for used in shown.values())
+
+
+def test_a_pull_that_waits_is_refused_when_its_key_is_revoked(penstock_up):
+    shop, topic = penstock_up.application("leaving", send=["*"], pull=["*"]), "revoked.orders"
+    other = penstock_up.application("staying", send=["*"])
+    penstock_up.run("topic", "create", topic, "--queues", "1")
+    with Sender(penstock_up.producer, other) as sender:
+        knows(sender, topic)
+    answers = []
+
+    def wait():
+        with Puller(penstock_up.consumer, shop) as puller:
+            while not answers:
+                response = puller.pull("leavers", topic, max_messages=10, wait_ms=20_000)
+                if response.code != Code.OK or not response.deliveries:
+                    answers.append(response)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    until(lambda: waiting_pulls(penstock_up) == 1, "the pull waits", 20)
+    began = time.monotonic()
+    penstock_up.run("app", "revoke", "leaving", shop.key_id)
+    with Sender(penstock_up.producer, other) as sender:
+        assert sender.one(topic, b"after the revocation").code == Code.OK
+    thread.join(15)
+    assert [(each.code, each.deliveries) for each in answers] == [(Code.UNAUTHENTICATED, [])]
+    assert time.monotonic() - began < 15
+
+
+def waiting_pulls(penstock_up) -> int:
+    port = penstock_up.refresh()["ops"]["consumer_proxy"]
+    text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
+    return sum(
+        int(float(line.split()[-1])) for line in text.splitlines() if line.startswith("penstock_consumer_parked")
+    )
 
 
 def test_every_change_is_in_the_journal_with_who_and_from_what_to_what(penstock_up):
