@@ -7,6 +7,7 @@ the Kafka clients run as their authors run them.
 import argparse
 import gc
 import logging
+import resource
 import sys
 import threading
 from collections.abc import Sequence
@@ -53,6 +54,7 @@ CLOSE_S = 3.0
 def run(options: argparse.Namespace) -> None:
     """Serve until SIGTERM."""
     stop = catch_stop()
+    allow_descriptors()
     store = open_store(options.config)
     key = Path(options.cluster_key).read_bytes()
     view = ConfigView(store, options.snapshot, process=process_name("kafka_bridge", *options.ops))
@@ -93,6 +95,12 @@ def run(options: argparse.Namespace) -> None:
     store.close()
     ops.stop()
     log.info("listen=%s: stopped", options.listen)
+
+
+def allow_descriptors() -> None:
+    """As many as the system lets: a configuration in a directory takes one per claimed copy."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def copy_tools(

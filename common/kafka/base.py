@@ -59,11 +59,14 @@ class ReaderOptions:
         records_max: the most records that one poll() returns.
         partition_bytes: what one fetch asks for per partition. Memory is this times the partitions.
         committed_only: skip records of transactions that are aborted or still open.
+        wait_s: how long a broker holds a request that finds no record. Less costs requests while nothing comes; more
+            delays the first fetch of a partition that is added.
     """
 
     records_max: int = 10_000
     partition_bytes: int = 1 << 20
     committed_only: bool = True
+    wait_s: float = 0.1
 
 
 @dataclass(frozen=True)
@@ -170,6 +173,18 @@ class PartitionReader(ABC):
         Raises:
             KafkaRefusal: a topic does not exist, or the user may not see it.
         """
+
+    @abstractmethod
+    def add(self, positions: Mapping[Partition, int]) -> None:
+        """Read these partitions from these offsets, beside those that are read already.
+
+        Of one that is read already, nothing that was fetched before is returned any more. Topics are not looked for: of one
+        that does not exist nothing comes, or poll() raises.
+        """
+
+    @abstractmethod
+    def remove(self, partitions: Collection[Partition]) -> None:
+        """Read these no more; nothing of them is returned any more. Those that are not read are left out."""
 
     @abstractmethod
     def pause(self, partitions: Collection[Partition]) -> None: ...

@@ -36,11 +36,12 @@ class KafkaRefusal(KafkaFault):
 
     Args:
         number: Kafka's error code, such as 3 (UNKNOWN_TOPIC_OR_PARTITION).
+        topic: the only topic that it concerns; empty: it is not known.
     """
 
-    def __init__(self, number: int, sentence: str) -> None:
+    def __init__(self, number: int, sentence: str, topic: str = "") -> None:
         super().__init__(sentence)
-        self.number = number
+        self.number, self.topic = number, topic
 
 
 class PositionOutOfRange(KafkaFault):

@@ -1,13 +1,13 @@
-"""A copier: the thread that copies one Kafka topic into one topic of the engine, and begins again after every error."""
+"""Tools that all copiers of a bridge share, and the copier for one group: a thread that begins again after every error."""
 
 import logging
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import closing, suppress
 
 from common.clock import Clock
-from common.config.definitions import TopicDefinition
-from common.config.errors import ConfigError, EntryNotFound, StoreUnavailable, VersionConflict
+from common.config.errors import ConfigError, EntryNotFound, VersionConflict
 from common.config.store import ConfigStore
 from common.kafka.base import KafkaDriver
 from common.kafka.connection import KafkaConnection
@@ -17,7 +17,7 @@ from engine.link.errors import LinkError
 from kafka_bridge.connecting import Connections, FollowedConnection, connection_of
 from kafka_bridge.copy_in.engine_queues import Connect, EngineQueues, Groups
 from kafka_bridge.copy_in.plan import CopyPlan
-from kafka_bridge.copy_in.run import CopyRun, PartitionsCopy
+from kafka_bridge.copy_in.run import PartitionsCopy
 from kafka_bridge.copy_in.standstills import WHOLE, Standstill, Standstills
 
 limited = LimitedLog(logging.getLogger("penstock.kafka_bridge"))
@@ -42,12 +42,10 @@ class CopyTools:
         self.connections = connections
 
 
-class TopicCopier:
-    """Begins at once.
+class GroupCopier(ABC):
+    """Begins at once. One thread and one set of clients per copy, as a member of a group on Kafka has a connection of its own."""
 
-    Attributes:
-        is_claimed: whether this process copies the topic; otherwise another bridge does.
-    """
+    is_claimed = True
 
     def __init__(self, plan: CopyPlan, tools: CopyTools) -> None:
         self.plan, self._tools = plan, tools
@@ -55,7 +53,6 @@ class TopicCopier:
         self._stopping = threading.Event()
         self._run: PartitionsCopy | None = None
         self._stored = self._skipped = 0
-        self.is_claimed = False
         self._thread = threading.Thread(target=self._keep, name=f"copy {plan.topic}", daemon=True)
         self._thread.start()
 
@@ -88,15 +85,10 @@ class TopicCopier:
     def _keep(self) -> None:
         while not self._stopping.is_set():
             self._stopping.wait(self._try())
-        self._release()
 
     def _try(self) -> float:
         """Copy until an error or the end; returns the pause before the next try."""
         try:
-            self.is_claimed = self._claim()
-            if not self.is_claimed:
-                self._standstills.clear(WHOLE)
-                return CLAIM_S
             self._copy()
             return 0.0
         except (KafkaFault, ConfigError, LinkError, OSError) as fault:
@@ -111,23 +103,6 @@ class TopicCopier:
     def _pause_after(self, fault: Exception) -> float:
         return LOGIN_BACKOFF_S if isinstance(fault, LoginRefused) else BACKOFF_S
 
-    def _release(self) -> None:
-        with suppress(ConfigError, OSError):
-            self._tools.store.release(self.plan.claim)
-
-    def _claim(self) -> bool:
-        """Claim the copy. While the store is away it goes on without: a lost claim costs work, never exactness."""
-        try:
-            return self._tools.store.claim(self.plan.claim)
-        except StoreUnavailable as error:
-            limited.warning("topic=%s: copied without a claim: %s", self.plan.topic, error)
-            return True
-
-    def _is_lost(self) -> bool:
-        """Whether another bridge may have the claim, and the store can say so."""
-        store = self._tools.store
-        return not store.holds(self.plan.claim) and store.unavailable_since_ms is None
-
     def _copy(self) -> None:
         groups = self._tools.groups()
         if not groups:
@@ -136,7 +111,7 @@ class TopicCopier:
         kafka = FollowedConnection(plan.cluster, tools.connections)
 
         def is_ended() -> bool:
-            return self._stopping.is_set() or self._is_lost() or tools.groups() != groups or kafka.is_outdated()
+            return self._stopping.is_set() or tools.groups() != groups or kafka.is_outdated()
 
         with closing(EngineQueues(plan.stored, plan.durability, groups, tools.connect, plan.ranges)) as queues:
             driver = tools.drivers(plan.cluster)
@@ -148,14 +123,10 @@ class TopicCopier:
                 self._stored, self._skipped = self._stored + run.stored, self._skipped + run.skipped
                 run.close()
 
+    @abstractmethod
     def _new_run(
         self, driver: KafkaDriver, connection: KafkaConnection, queues: EngineQueues, is_ended: Callable[[], bool]
-    ) -> PartitionsCopy:
-        return CopyRun(self.plan, driver, connection, queues, self._standstills, self._grow, is_ended)
-
-    def _grow(self, partitions: int) -> None:
-        """Make the topic's definition have at least so many queues. Raises ConfigError."""
-        grow_entry(self._tools.store, TopicDefinition.kind, self.plan.topic, partitions)
+    ) -> PartitionsCopy: ...
 
 
 def grow_entry(store: ConfigStore, kind: str, name: str, partitions: int) -> None:

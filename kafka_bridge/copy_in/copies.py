@@ -6,12 +6,14 @@ from collections.abc import Callable
 
 from common.config.view import ConfigView
 from common.readiness import Note
-from kafka_bridge.copy_in.copier import CopyTools, TopicCopier
+from kafka_bridge.copy_in.cluster import ClusterCopiers, CopiedTopic
+from kafka_bridge.copy_in.copier import CopyTools, GroupCopier
 from kafka_bridge.copy_in.plan import CopyPlan, plans_of
 from kafka_bridge.copy_in.standstills import WHOLE, Standstill
 
 FindPlans = Callable[[ConfigView], dict[str, CopyPlan]]
-NewCopier = Callable[[CopyPlan, CopyTools], TopicCopier]
+Copier = CopiedTopic | GroupCopier
+NewCopier = Callable[[CopyPlan, CopyTools], Copier]
 log = logging.getLogger("penstock.kafka_bridge")
 JOIN_S = 60.0
 FOLLOW_S = 30.0
@@ -23,15 +25,15 @@ class InCopies:
 
     Args:
         find_plans: the copies that the configuration asks for, by topic of the engine.
-        new_copier: begins one of them.
+        new_copier: begins one of them; None: as copies for all groups, by one copier per cluster.
     """
 
     def __init__(
-        self, view: ConfigView, tools: CopyTools, find_plans: FindPlans = plans_of, new_copier: NewCopier = TopicCopier
+        self, view: ConfigView, tools: CopyTools, find_plans: FindPlans = plans_of, new_copier: NewCopier | None = None
     ) -> None:
         self._view, self._tools = view, tools
-        self._plans_of, self._new_copier = find_plans, new_copier
-        self._copiers: dict[str, TopicCopier] = {}
+        self._plans_of, self._new_copier = find_plans, new_copier or ClusterCopiers().copy
+        self._copiers: dict[str, Copier] = {}
         self._changed, self._is_stopping = threading.Event(), False
         self._changed.set()
         view.on_change(self._changed.set)
@@ -39,7 +41,7 @@ class InCopies:
         self._thread.start()
 
     @property
-    def all(self) -> list[TopicCopier]:
+    def all(self) -> list[Copier]:
         """By topic."""
         return [copier for _, copier in sorted([*self._copiers.items()])]
 

@@ -8,7 +8,7 @@ from common.config.errors import ConfigError
 from common.kafka.base import ClusterAdmin, KafkaDriver
 from common.kafka.connection import KafkaConnection
 from common.kafka.errors import KafkaFault, KafkaRefusal, LoginRefused, PositionOutOfRange
-from kafka_bridge.copy_in.copier import BACKOFF_S, CopyTools, TopicCopier, grow_entry
+from kafka_bridge.copy_in.copier import BACKOFF_S, CopyTools, GroupCopier, grow_entry
 from kafka_bridge.copy_in.engine_queues import EngineQueues
 from kafka_bridge.copy_in.plan import CopyPlan
 from kafka_bridge.copy_in.run import ENGINE_FAULTS
@@ -21,21 +21,12 @@ REJOIN_S = 30.0
 """Pause after what only an operator or the cluster can change: each attempt to join disturbs the group's members."""
 
 
-class SharedCopier(TopicCopier):
-    """As a TopicCopier, but without a claim: any number of bridges share the partitions by the group's rebalances."""
+class SharedCopier(GroupCopier):
+    """Without a claim: any number of bridges share the partitions by the group's rebalances."""
 
     def __init__(self, plan: CopyPlan, tools: CopyTools) -> None:
         self.tallies = SharedTallies()
         super().__init__(plan, tools)
-
-    def _claim(self) -> bool:
-        return True
-
-    def _is_lost(self) -> bool:
-        return False
-
-    def _release(self) -> None:
-        """Nothing is claimed."""
 
     def _pause_after(self, fault: Exception) -> float:
         return REJOIN_S if isinstance(fault, KafkaRefusal | LoginRefused | PositionOutOfRange) else BACKOFF_S

@@ -41,6 +41,12 @@ class _BorrowedReader(PartitionReader):
         self._checked(lambda: self._reader.assign(positions))
         self._checked(lambda: self._reader.resume([*positions]))  # an earlier pass has paused what it had read
 
+    def add(self, positions: Mapping[Partition, int]) -> None:
+        self._checked(lambda: self._reader.add(positions))
+
+    def remove(self, partitions: Collection[Partition]) -> None:
+        self._checked(lambda: self._reader.remove(partitions))
+
     def pause(self, partitions: Collection[Partition]) -> None:
         self._checked(lambda: self._reader.pause(partitions))
 

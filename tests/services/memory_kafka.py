@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID, uuid4
@@ -42,6 +43,9 @@ class MemoryKafka:
         opened: connections of producers; `refused`: how many were asked for while there was a fault.
         fatal_faults: sentences, each of which ends one producer.
         committed: positions by group.
+        clients: how many were opened, by kind; readers and administration clients only.
+        asked_topics, topics_per_question: questions for topics, and the topics of the last one.
+        refused_reads: by topic, raised when it is read.
         stalled_s: time for which producers have got no result; `looks`: how often they were asked for it.
     """
 
@@ -54,6 +58,9 @@ class MemoryKafka:
         self.closed = self.refused = 0
         self.fatal_faults: list[str] = []
         self.stalled_s, self.looks = 0.0, 0
+        self.clients: Counter[str] = Counter()
+        self.asked_topics = self.topics_per_question = 0
+        self.refused_reads: dict[str, KafkaRefusal] = {}
         self.ids: dict[str, UUID] = {}
         self.starts: dict[Partition, int] = {}
         self.committed: dict[str, dict[Partition, CommittedPosition]] = {}
@@ -161,6 +168,14 @@ class MemoryKafkaReader(PartitionReader):
     def assign(self, positions: Mapping[Partition, int]) -> None:
         self._positions, self._paused = dict(positions), set()
 
+    def add(self, positions: Mapping[Partition, int]) -> None:
+        self._positions |= positions
+        self._paused -= set(positions)
+
+    def remove(self, partitions: Collection[Partition]) -> None:
+        for each in partitions:
+            self._positions.pop(each, None)
+
     def pause(self, partitions: Collection[Partition]) -> None:
         self._paused |= set(partitions)
 
@@ -170,6 +185,9 @@ class MemoryKafkaReader(PartitionReader):
     def poll(self, wait_s: float) -> list[Records]:
         if self._cluster.fault is not None:
             raise self._cluster.fault
+        for topic, refusal in self._cluster.refused_reads.items():
+            if any(each.topic == topic for each in self._positions):
+                raise refusal
         found = [self._fetch(each, at) for each, at in self._positions.items() if each not in self._paused]
         fetched = [each for each in found if each.offsets]
         self._positions |= {each.partition: each.next_offset for each in fetched}
@@ -203,6 +221,8 @@ class MemoryKafkaAdmin(ClusterAdmin):
 
     def topics(self, names: Sequence[str] | None = None) -> dict[str, KafkaTopic]:
         known = self._cluster.partitions
+        self._cluster.asked_topics += 1
+        self._cluster.topics_per_question = len(known if names is None else names)
         return {
             name: KafkaTopic(name, self._cluster.ids[name], len(known[name]), 3)
             for name in (known if names is None else names)
@@ -261,9 +281,11 @@ class MemoryKafkaDriver(KafkaDriver):
         return MemoryKafkaProducer(self._cluster)
 
     def reader(self, connection: KafkaConnection, options: ReaderOptions) -> MemoryKafkaReader:
+        self._cluster.clients["reader"] += 1
         return self._checked(MemoryKafkaReader(self._cluster, options))
 
     def admin(self, connection: KafkaConnection) -> MemoryKafkaAdmin:
+        self._cluster.clients["admin"] += 1
         return self._checked(MemoryKafkaAdmin(self._cluster))
 
     def group_reader(self, connection, options, listener):

@@ -63,7 +63,7 @@ def translated(cluster: str) -> Iterator[None]:
         raise fault_of(cluster, fault.args[0]) from fault
 
 
-def fault_of(cluster: str, error: KafkaError, what: str = "") -> KafkaFault:
+def fault_of(cluster: str, error: KafkaError, what: str = "", topic: str = "") -> KafkaFault:
     sentence = f'kafka "{cluster}": {what}{described(error)}'
     number = error.code()
     if number in _FENCED:
@@ -73,5 +73,5 @@ def fault_of(cluster: str, error: KafkaError, what: str = "") -> KafkaFault:
     if number in _UNREACHABLE:
         return ClusterUnreachable(sentence)
     if number in _UNKNOWN:
-        return KafkaRefusal(KafkaError.UNKNOWN_TOPIC_OR_PART, sentence)
-    return KafkaRefusal(number, sentence) if number > 0 else KafkaFault(sentence)
+        return KafkaRefusal(KafkaError.UNKNOWN_TOPIC_OR_PART, sentence, topic)
+    return KafkaRefusal(number, sentence, topic) if number > 0 else KafkaFault(sentence)

@@ -85,7 +85,7 @@ class LibrdkafkaFetching:
             where = f"{topic} {partition.number}"
             sentence = f'kafka "{self._cluster}": {where}: there is no offset {at} (any more): {error.str()}'
             return PositionOutOfRange(partition, sentence)
-        return fault_of(self._cluster, error, f"{topic} {partition.number}: ")
+        return fault_of(self._cluster, error, f"{topic} {partition.number}: ", topic)
 
 
 def _columns(partition: Partition, next_offset: int, group: list[Any]) -> Records:

@@ -40,7 +40,7 @@ class LibrdkafkaProducer(GatheringProducer):
 
     def __init__(self, connection: KafkaConnection, options: ProducerOptions) -> None:
         super().__init__(connection.name, options)
-        self._connection = connection
+        self._connection, self._memberships = connection, dict[str, Any]()
         settings = {**common_options(connection), **_library_options(options)}
         self._client, self._last = opened(connection, self._library, settings, lambda client: client.poll(0))
         if options.transactional_id:
@@ -119,12 +119,14 @@ class LibrdkafkaProducer(GatheringProducer):
             self._client.commit_transaction(TRANSACTION_TIMEOUT_S)
 
     def _membership(self, group: str) -> Any:
-        """The library takes a group only as a consumer's; this one never joins it."""
-        consumer = Consumer({**common_options(self._connection), "group.id": group})
-        try:
-            return consumer.consumer_group_metadata()
-        finally:
-            consumer.close()
+        """The library takes a group only as a consumer's; this one never joins it, so what it says stays true."""
+        if group not in self._memberships:
+            consumer = Consumer({**common_options(self._connection), "group.id": group})
+            try:
+                self._memberships[group] = consumer.consumer_group_metadata()
+            finally:
+                consumer.close()
+        return self._memberships[group]
 
     def abort(self) -> None:
         with self._transactional():

@@ -29,6 +29,20 @@ class LibrdkafkaReader(PartitionReader):
             self._client.assign([TopicPartition(*each, at) for each, at in positions.items()])
         self._fetching.restart(dict(positions))
 
+    def add(self, positions: Mapping[Partition, int]) -> None:
+        self.remove([each for each in positions if each in self._fetching.positions])
+        with translated(self._cluster):
+            self._client.incremental_assign([TopicPartition(*each, at) for each, at in positions.items()])
+        self._fetching.positions.update(positions)
+
+    def remove(self, partitions: Collection[Partition]) -> None:
+        left = [each for each in partitions if each in self._fetching.positions]
+        if left:
+            with translated(self._cluster):
+                self._client.incremental_unassign([TopicPartition(*each) for each in left])
+        for each in left:
+            del self._fetching.positions[each]
+
     def pause(self, partitions: Collection[Partition]) -> None:
         self._client.pause([TopicPartition(*each) for each in partitions])
 
@@ -64,7 +78,7 @@ def reading_options(options: ReaderOptions) -> dict[str, Any]:
         "check.crcs": True,
         "enable.partition.eof": True,  # the only way to see that control records were passed
         "fetch.message.max.bytes": options.partition_bytes,
-        "fetch.wait.max.ms": 100,
+        "fetch.wait.max.ms": int(options.wait_s * 1000),
         "fetch.min.bytes": 1,
         "queued.max.messages.kbytes": 32 << 10,
     }

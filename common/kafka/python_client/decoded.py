@@ -67,18 +67,29 @@ class DecodedPartition:
             self._on_drain(self)
 
 
-def decode_natively(consumer: KafkaConsumer) -> None:
-    """Let a consumer without deserializers give chunks."""
+def decode_natively(consumer: KafkaConsumer, on_end: Callable[[TopicPartition], None]) -> None:
+    """Let a consumer without deserializers give chunks.
+
+    Args:
+        on_end: called when the answer to a fetch of a partition is used up, whatever it held.
+    """
     fetcher = consumer._fetcher
     original = fetcher.PartitionRecords
 
     def partition_records(fetch_offset: int, topic_partition: TopicPartition, records: Any, **options: Any) -> Any:
+        on_drain = options["on_drain"]
+
+        def drained(partition: Any) -> None:
+            on_end(topic_partition)
+            on_drain(partition)
+
+        options["on_drain"] = drained
         data = records._buffer
         if len(data) > MAGIC_AT and data[MAGIC_AT] < MAGIC:
             return original(fetch_offset, topic_partition, records, **options)
         return DecodedPartition(
             fetch_offset, topic_partition, bytes(data), options["isolation_level"], options["aborted_transactions"],
-            options["on_drain"],
+            drained,
         )  # fmt: skip
 
     fetcher.PartitionRecords = partition_records

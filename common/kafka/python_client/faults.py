@@ -69,7 +69,13 @@ def fault_of(cluster: str, fault: Exception) -> KafkaFault:
     if isinstance(fault, errors.BrokerResponseError) and fault.errno == SASL_AUTHENTICATION_FAILED:
         return LoginRefused(sentence)
     if isinstance(fault, errors.BrokerResponseError) and fault.errno is not None and fault.errno > 0:
-        return KafkaRefusal(fault.errno, sentence)
+        return KafkaRefusal(fault.errno, sentence, _topic_of(fault))
     if isinstance(fault, _UNREACHABLE):
         return ClusterUnreachable(sentence)
     return KafkaFault(sentence)
+
+
+def _topic_of(fault: errors.BrokerResponseError) -> str:
+    """The only topic that the library names, as it does where the user may not read one; else empty."""
+    named = fault.args[0] if fault.args else None
+    return str(next(iter(named))) if isinstance(named, set | frozenset) and len(named) == 1 else ""

@@ -21,8 +21,9 @@ class PythonFetching:
 
     def __init__(self, cluster: str, client: KafkaConsumer) -> None:
         self._cluster, self._client = cluster, client
-        decode_natively(client)
         self.positions: dict[Partition, int] = {}
+        self._used_up: set[Partition] = set()  # whose position may have moved without a record
+        decode_natively(client, lambda key: self._used_up.add(Partition(*key)))
 
     def poll(self, wait_s: float) -> list[Records]:
         with translated(self._cluster):
@@ -45,12 +46,17 @@ class PythonFetching:
     def _moved(self) -> list[Records]:
         """Partitions that gave only what is skipped: control records and aborted transactions."""
         moved = []
-        for partition, before in self.positions.items():
-            if (now := self._position(partition)) != before:
+        for partition in self._used_up & self.positions.keys():
+            if (now := self._position(partition)) != self.positions[partition]:
                 moved.append(Records(partition, now, (), (), (), (), ()))
+        self._used_up.clear()
         self.positions.update((each.partition, each.next_offset) for each in moved)
         return moved
 
     def _position(self, partition: Partition) -> int:
-        # 0: without a request, since the position is known after seek().
-        return self._client.position(TopicPartition(*partition), timeout_ms=0)
+        # The library's own position() looks at all partitions each time. It is known after seek().
+        state = self._client._subscription.assignment.get(TopicPartition(*partition))
+        if state is None or state.position is None:  # a group has taken it, or has not placed it yet
+            return self.positions[partition]
+        offset: int = state.position.offset
+        return offset

@@ -8,6 +8,8 @@
 - A member that joins again because topics or partitions have changed, and whose join ends between two calls of poll(),
   takes the join as done: it never gets its partitions, and falls out of the group.
 - A group's first member does not know the partitions when it joins, so it joins once more as soon as it does.
+- Each poll() of a consumer compares the leader epochs of all its partitions, though only new metadata change them: 6 ms
+  for 2,000 partitions.
 - Checksums are computed in Python, 150 ns per byte, unless a package under the LGPL is installed.
 """
 
@@ -55,6 +57,19 @@ def mend_joins(consumer: KafkaConsumer) -> None:
     coordinator._metadata_snapshot = coordinator._build_metadata_snapshot(consumer._subscription, consumer._cluster)
     original = coordinator.need_rejoin
     coordinator.need_rejoin = lambda: original() or coordinator.rejoining
+
+
+def validate_after_metadata(consumer: KafkaConsumer) -> None:
+    """Let a consumer compare the epochs of its partitions' leaders once per answer with metadata."""
+    fetcher, cluster = consumer._fetcher, consumer._fetcher._manager.cluster
+    original, compared = fetcher.maybe_validate_positions, [-1]
+
+    def validate() -> None:
+        if compared[0] != (refreshed := cluster._last_successful_refresh_ms):
+            compared[0] = refreshed
+            original()
+
+    fetcher.maybe_validate_positions = validate
 
 
 def fatal_error(producer: KafkaProducer) -> Exception | None:

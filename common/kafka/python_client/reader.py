@@ -11,6 +11,7 @@ from common.kafka.connection import KafkaConnection
 from common.kafka.errors import KafkaRefusal
 from common.kafka.python_client.faults import translated
 from common.kafka.python_client.fetching import PythonFetching
+from common.kafka.python_client.mended import validate_after_metadata
 from common.kafka.python_client.options import common_options, opened
 from common.kafka.records import Partition, Records
 
@@ -20,6 +21,7 @@ class PythonReader(PartitionReader):
         self._cluster = connection.name
         settings = {**common_options(connection), **reading_options(options), "group_id": None}
         self._client = opened(connection, KafkaConsumer, settings)
+        validate_after_metadata(self._client)
         self._fetching = PythonFetching(connection.name, self._client)
 
     def assign(self, positions: Mapping[Partition, int]) -> None:
@@ -29,6 +31,20 @@ class PythonReader(PartitionReader):
             for partition, offset in positions.items():
                 self._client.seek(TopicPartition(*partition), offset)
         self._fetching.positions = dict(positions)
+
+    def add(self, positions: Mapping[Partition, int]) -> None:
+        positions_now = {**self._fetching.positions, **positions}
+        with translated(self._cluster):
+            self._client.assign([TopicPartition(*each) for each in positions_now])
+            for partition, offset in positions.items():
+                self._client.seek(TopicPartition(*partition), offset)
+        self._fetching.positions = positions_now
+
+    def remove(self, partitions: Collection[Partition]) -> None:
+        left = {each: at for each, at in self._fetching.positions.items() if each not in set(partitions)}
+        with translated(self._cluster):
+            self._client.assign([TopicPartition(*each) for each in left])
+        self._fetching.positions = left
 
     def pause(self, partitions: Collection[Partition]) -> None:
         self._client.pause(*(TopicPartition(*each) for each in partitions))
@@ -64,7 +80,7 @@ def reading_options(options: ReaderOptions) -> dict[str, Any]:
         "check_crcs": True,
         "max_poll_records": options.records_max,
         "max_partition_fetch_bytes": options.partition_bytes,
-        "fetch_max_wait_ms": 100,
+        "fetch_max_wait_ms": int(options.wait_s * 1000),
         "fetch_min_bytes": 1,
         "request_timeout_ms": 30_000,
         "metadata_max_age_ms": 30_000,

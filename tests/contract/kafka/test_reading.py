@@ -7,6 +7,7 @@ import pytest
 from common.kafka.errors import KafkaRefusal, PositionOutOfRange
 from common.kafka.records import Partition
 from tests.contract.kafka.exchange import NOW, outgoing, records_of, rows_of
+from tests.waiting import until
 
 
 def fill(exchange, topic, count, partition=0):
@@ -77,6 +78,70 @@ def test_a_paused_partition_gives_nothing_and_goes_on_where_it_was(exchange, new
     assert not any(records.offsets for records in reader.poll(0.5))
     reader.resume([quiet])
     assert [row[0] for row in records_of(reader, 3)] == [4, 5, 6]
+
+
+def test_partitions_are_added_beside_others_and_removed_without_them(exchange, new_topic):
+    topic, later = new_topic(2), new_topic()
+    first, second, third = Partition(topic, 0), Partition(topic, 1), Partition(later, 0)
+    fill(exchange, topic, 6)
+    fill(exchange, topic, 6, partition=1)
+    fill(exchange, later, 4)
+    reader = exchange.reader(records_max=3)
+    reader.add({first: 1})
+    assert [row[0] for row in records_of(reader, 3)] == [1, 2, 3]
+    reader.add({second: 4})
+    assert sorted((row[0], row[3]) for row in records_of(reader, 4)) == [(4, b"4"), (4, b"4"), (5, b"5"), (5, b"5")]
+    reader.add({third: 2, first: 5})
+    found = [(row[0], row[3]) for row in records_of(reader, 3)]
+    assert sorted(found) == [(2, b"2"), (3, b"3"), (5, b"5")]
+    assert reader.positions() == {first: 6, second: 6, third: 4}
+    reader.remove([first, third, Partition(later, 7)])
+    assert reader.positions() == {second: 6}
+    fill(exchange, later, 1)
+    fill(exchange, topic, 1)
+    fill(exchange, topic, 1, partition=1)
+    assert [row[0] for row in records_of(reader, 1)] == [6]
+    assert reader.poll(1.0) == [], "nothing of partitions that were removed"
+
+
+def test_what_was_fetched_before_a_partition_was_added_again_is_not_returned(exchange, new_topic):
+    topic = new_topic(2)
+    busy, quiet = Partition(topic, 0), Partition(topic, 1)
+    fill(exchange, topic, 50)
+    reader = exchange.reader(records_max=5)
+    reader.add({busy: 0, quiet: 0})
+    assert [row[0] for row in records_of(reader, 5)] == [*range(5)]
+    reader.add({busy: 40})
+    assert [row[0] for row in records_of(reader, 10)] == [*range(40, 50)]
+    reader.remove([busy])
+    reader.add({busy: 48})
+    assert [row[0] for row in records_of(reader, 2)] == [48, 49]
+
+
+def test_a_position_out_of_range_leaves_the_other_partitions_of_a_reader_as_they_are(exchange, new_topic):
+    topic = new_topic(2)
+    lost, other = Partition(topic, 0), Partition(topic, 1)
+    fill(exchange, topic, 3)
+    fill(exchange, topic, 3, partition=1)
+    reader = exchange.reader()
+    reader.add({lost: 90, other: 0})
+    found, faults = [], []
+    until(lambda: polled(reader, found, faults) and len(found) >= 3 and faults, "both outcomes", 30.0)
+    assert [row[0] for row in found] == [0, 1, 2] and {each.partition for each in faults} == {lost}
+    reader.add({lost: 2})
+    assert [row[0] for row in records_of(reader, 1)] == [2]
+    fill(exchange, topic, 1, partition=1)
+    assert [row[0] for row in records_of(reader, 1)] == [3]
+
+
+def polled(reader, found, faults) -> bool:
+    """Take what one poll gives, records or a fault."""
+    try:
+        for records in reader.poll(0.5):
+            found += rows_of(records)
+    except PositionOutOfRange as fault:
+        faults.append(fault)
+    return True
 
 
 def test_partitions_may_be_assigned_again(exchange, new_topic):

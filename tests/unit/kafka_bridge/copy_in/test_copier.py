@@ -251,7 +251,7 @@ def test_a_cluster_that_is_away_is_a_standstill_until_it_is_back(desk):
 
 
 def test_a_topic_that_was_made_again_is_copied_after_an_operators_word(desk, monkeypatch):
-    monkeypatch.setattr("kafka_bridge.copy_in.run.LOOK_S", 0.05)
+    monkeypatch.setattr("kafka_bridge.copy_in.session.LOOK_ALL_S", 0.05)
     desk.kafka.add(desk.topic, 0, *FIRST)
     bridge = desk.bridge()
     desk.wait_for(0, FIRST)
@@ -276,7 +276,7 @@ def test_records_that_kafka_deleted_before_they_were_copied_stop_the_copy(desk):
 
 
 def test_what_kafka_deleted_after_it_was_read_and_had_nothing_to_copy_is_no_loss(desk, monkeypatch):
-    monkeypatch.setattr("kafka_bridge.copy_in.run.PASS_S", 0.05)
+    monkeypatch.setattr("kafka_bridge.copy_in.session.PASS_S", 0.05)
     desk.kafka.add(desk.topic, 0, *FIRST)
     first = desk.bridge()
     desk.wait_for(0, FIRST)
@@ -293,7 +293,7 @@ def test_what_kafka_deleted_after_it_was_read_and_had_nothing_to_copy_is_no_loss
 
 
 def test_a_copier_that_was_overtaken_passes_over_nothing(desk, monkeypatch):
-    monkeypatch.setattr("kafka_bridge.copy_in.run.PASS_S", 0.05)
+    monkeypatch.setattr("kafka_bridge.copy_in.session.PASS_S", 0.05)
     desk.kafka.add(desk.topic, 0, *FIRST)
     with closing(EngineQueues(desk.topic, 1, {"main": (desk.engine.address,)}, desk.connect)) as queues:
         bridge = desk.bridge()
@@ -332,7 +332,7 @@ def test_the_copy_stops_at_a_record_that_is_too_large_until_it_is_left_out(desk)
 
 
 def test_queues_follow_the_number_of_partitions(desk, monkeypatch):
-    monkeypatch.setattr("kafka_bridge.copy_in.run.LOOK_S", 0.05)
+    monkeypatch.setattr("kafka_bridge.copy_in.session.LOOK_ALL_S", 0.05)
     desk.kafka.add(desk.topic, 0, *FIRST)
     desk.bridge()
     desk.wait_for(0, FIRST)
