@@ -30,6 +30,9 @@ limited = LimitedLog(logging.getLogger("penstock.kafka_bridge"))
 COMMIT_S, COMMIT_BYTES = 0.2, 4 << 20
 """A transaction ends after this time or payload: what a reader of committed records waits at most."""
 BACKOFF_S, CLOSE_S = 1.0, 1.0
+IDLE_S, WATCH_S = 60.0, 1.0
+"""A copy without a message for so long closes its producer, whose client has threads and connections, and asks the engine
+for the next message at this interval. Opening again takes less than a second."""
 _FAULTS = (KafkaFault, AdminError, LinkError, OSError, MessagesDeleted, UnmappableMessage)
 
 
@@ -85,12 +88,23 @@ class OutCopier:
                 places = engine.places()
                 positions = StartingPositions(self._driver, kafka.opened, admin, self._copy).of(places)
             opened.producer.partitions(self._copy.topic_of_kafka)
-            while not self._stopping.is_set() and engine.is_current() and not kafka.is_outdated():
+            moved_s = time.monotonic()
+            while self._goes_on(engine, kafka) and time.monotonic() < moved_s + IDLE_S:
                 page = self._read(engine, places, topic_id, positions)
                 if page.next:
                     self._commit(opened.producer, page)
                     positions.update(page.next)
+                    moved_s = time.monotonic()
                 self.fault = ""
+        self._watch(engine, kafka, positions)
+
+    def _goes_on(self, engine: EngineReads, kafka: FollowedConnection) -> bool:
+        return not self._stopping.is_set() and engine.is_current() and not kafka.is_outdated()
+
+    def _watch(self, engine: EngineReads, kafka: FollowedConnection, positions: dict[int, int]) -> None:
+        """Wait, without clients of Kafka, for a message beyond the positions; it is read again after an opening."""
+        while self._goes_on(engine, kafka) and not engine.read(positions, 1, 0, lambda piece: None):
+            self._stopping.wait(WATCH_S)
 
     def _read(
         self, engine: EngineReads, places: dict[int, EngineTopic], topic_id: UUID, positions: dict[int, int]

@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 
+from common.config.definitions import KafkaClusterDefinition
 from common.config.definitions.copies import CopyOutDefinition
 from common.contract import Message, encode_struct
 from common.kafka.base import END, NewKafkaTopic, ProducerOptions, ReaderOptions
@@ -27,6 +28,9 @@ from engine.link.operations import READ, TOPIC
 from engine.link.read import ReadAnswer, ReadPosition, ReadQuestion
 from engine.link.record import encode_copied_record, read_record
 from engine.link.topic import encode_topics
+from kafka_bridge.connecting import FollowedConnection
+from kafka_bridge.copy_out import copier
+from kafka_bridge.copy_out.engine_reads import EngineReads, QueueLink
 from kafka_bridge.copy_out.positions import position_group
 from tests import link_bytes as raw
 from tests.e2e.test_engine_process import ADMIN_SECRET, EngineProcess
@@ -189,6 +193,54 @@ admin = AdminClient({"bootstrap.servers": sys.argv[1]})
 for done in admin.delete_consumer_groups([sys.argv[2]]).values():
     done.result()
 """
+
+
+class CountingDriver:
+    """A driver that knows how many of its producers are open."""
+
+    def __init__(self, name) -> None:
+        self._driver, self.open_producers = open_driver(name), 0
+        self.admin, self.reader = self._driver.admin, self._driver.reader
+
+    def producer(self, connection, options):
+        made = self._driver.producer(connection, options)
+        self.open_producers += 1
+        close = made.close
+
+        def closed(timeout_s) -> None:
+            close(timeout_s)
+            self.open_producers -= 1
+
+        made.close = closed
+        return made
+
+
+def test_a_quiet_copy_has_no_producer_and_goes_on_with_the_next_message(both, monkeypatch):
+    monkeypatch.setattr(copier, "IDLE_S", 0.5)
+    monkeypatch.setattr(copier, "WATCH_S", 0.05)
+    driver, cluster = (
+        CountingDriver(both.driver),
+        KafkaClusterDefinition("main", bootstrap=both.connection.bootstrap[0]),
+    )
+
+    def open_engine():
+        link = AdminClient(both.engine.address, ADMIN_SECRET)
+        return EngineReads(both.name, [QueueLink(link, link.hello.log_id, range(QUEUES))])
+
+    definition = CopyOutDefinition(both.name, cluster="main")
+    copying = copier.OutCopier(definition, driver, lambda: FollowedConnection(cluster), open_engine)
+    thread = threading.Thread(target=copying.run, daemon=True)
+    thread.start()
+    for number in range(3):
+        both.append(number % QUEUES, [f"m{number}"])
+        until(lambda number=number: sum(both.copied().values()) == number + 1, "the message is copied", READ_S_MAX)
+        until(lambda: driver.open_producers == 0, "the producer to be closed", READ_S_MAX)
+        assert thread.is_alive() and copying.fault == ""
+    copying.stop()
+    thread.join(READ_S_MAX)
+    assert {number: [value for value, _ in rows] for number, rows in both.records().items()} == {
+        0: [b"m0", b"m2"], 1: [b"m1"]
+    }  # fmt: skip
 
 
 class InCopier(threading.Thread):
