@@ -31,7 +31,7 @@ REFUSED_CLAIMS_MAX = 50
 has ended are taken over in one go once the first one is."""
 
 
-class CopiedTopic:
+class ClusterTopic:
     """One topic of a cluster's copier: what is asked for, and what the operator's pages show.
 
     Attributes:
@@ -88,7 +88,7 @@ class ClusterCopier:
 
     def __init__(self, cluster: KafkaClusterDefinition, tools: CopyTools) -> None:
         self.cluster, self._tools = cluster, tools
-        self._topics: dict[str, CopiedTopic] = {}  # by topic of Kafka
+        self._topics: dict[str, ClusterTopic] = {}  # by topic of Kafka
         self._changing, self._is_ended = threading.Lock(), False
         self._changed = threading.Event()
         self._claimed_s, self._turn = 0.0, 0
@@ -98,7 +98,7 @@ class ClusterCopier:
     def has_ended(self) -> bool:
         return self._is_ended
 
-    def add(self, topic: CopiedTopic) -> bool:
+    def add(self, topic: ClusterTopic) -> bool:
         """Copy a topic; False: this copier has ended, or copies its topic of Kafka into another one."""
         with self._changing:
             if self._is_ended or topic.plan.kafka_topic in self._topics:
@@ -119,7 +119,7 @@ class ClusterCopier:
             self._changed.clear()
 
     @property
-    def _all(self) -> list[CopiedTopic]:
+    def _all(self) -> list[ClusterTopic]:
         return [*self._topics.values()]
 
     def _has_topics(self) -> bool:
@@ -235,9 +235,9 @@ class ClusterCopiers:
     def __init__(self) -> None:
         self._copiers: list[ClusterCopier] = []
 
-    def copy(self, plan: CopyPlan, tools: CopyTools) -> CopiedTopic:
+    def copy(self, plan: CopyPlan, tools: CopyTools) -> ClusterTopic:
         """Begin a copy. For one thread."""
-        topic = CopiedTopic(plan, tools.clock)
+        topic = ClusterTopic(plan, tools.clock)
         self._copiers = [each for each in self._copiers if not each.has_ended]
         if not any(each.cluster == plan.cluster and each.add(topic) for each in self._copiers):
             made = ClusterCopier(plan.cluster, tools)

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from common.config.view import ConfigView
 from common.readiness import Note
-from kafka_bridge.copy_in.cluster import ClusterCopiers, CopiedTopic
+from kafka_bridge.copy_in.cluster import ClusterCopiers, ClusterTopic
 from kafka_bridge.copy_in.copier import CopyTools, GroupCopier
 from kafka_bridge.copy_in.plan import CopyPlan, plans_of
 from kafka_bridge.copy_in.standstills import WHOLE, Standstill
 
 FindPlans = Callable[[ConfigView], dict[str, CopyPlan]]
-Copier = CopiedTopic | GroupCopier
+Copier = ClusterTopic | GroupCopier
 NewCopier = Callable[[CopyPlan, CopyTools], Copier]
 log = logging.getLogger("penstock.kafka_bridge")
 JOIN_S = 60.0

@@ -23,14 +23,24 @@ class PythonReader(PartitionReader):
         self._client = opened(connection, KafkaConsumer, settings)
         validate_after_metadata(self._client)
         self._fetching = PythonFetching(connection.name, self._client)
+        self._known: set[str] = set()  # topics that were there when they were looked for
 
     def assign(self, positions: Mapping[Partition, int]) -> None:
-        check_topics(self._cluster, self._client, {each.topic for each in positions})
+        self._look_for({each.topic for each in positions})
         with translated(self._cluster):
             self._client.assign([TopicPartition(*each) for each in positions])
             for partition, offset in positions.items():
                 self._client.seek(TopicPartition(*partition), offset)
         self._fetching.positions = dict(positions)
+
+    def _look_for(self, topics: set[str]) -> None:
+        """Raises KafkaRefusal. The library's question for a topic that is not assigned is one for all topics: ask once."""
+        if topics - self._known:
+            with translated(self._cluster):
+                self._known = set(self._client.topics())
+            missing = topics - self._known
+            check_topics(self._cluster, self._client, missing)
+            self._known |= missing
 
     def add(self, positions: Mapping[Partition, int]) -> None:
         positions_now = {**self._fetching.positions, **positions}
