@@ -31,6 +31,7 @@ from penstock.commands.exits import UNAVAILABLE, Command, CommandError, code_for
 from penstock.commands.instance import Instance, administration, instance_options
 from penstock.commands.output import output_option, show_one, show_rows
 
+READ_WAIT_S = 0.01
 DRY_RUN_COLUMNS = ("sub_step", "does", "takes", "undo")
 
 
@@ -47,9 +48,12 @@ class OpenedKafka:
         return kafka_clusters.show(self._admin, self._cluster)[0]
 
     def reader(self) -> PartitionReader:
-        """A reader of committed records; its owner closes it."""
+        """A reader of committed records; its owner closes it.
+
+        It reads up to known ends, so a broker need not hold a request that finds nothing: the next topic would wait for it.
+        """
         definition = self.definition()
-        return driver_of(definition).reader(connection_of(definition), ReaderOptions())
+        return driver_of(definition).reader(connection_of(definition), ReaderOptions(wait_s=READ_WAIT_S))
 
     def producer(self) -> KafkaProducer:
         """A producer without a transactional id; its owner closes it."""
