@@ -42,13 +42,18 @@ class RehearsalSite:
         """Make the directory, which nobody else may read. Raises OSError: it is there."""
         self.data.mkdir(mode=0o700)
 
-    def start(self) -> None:
+    def start(self, kafka_files: Sequence[str] = ()) -> None:
         """Start it on free ports and return when all its processes serve.
 
         It has its own process group: an interrupt of the terminal must not reach it before the load has ended.
         Raises RehearsalFailed.
+
+        Args:
+            kafka_files: of the cluster's definition, which its bridge may read.
         """
+        rooms = sorted({str(Path(each).resolve().parent) for each in kafka_files if each})
         line = [*PENSTOCK, "up", "--data", str(self.data), "--ports", "auto", "--no-console"]
+        line += [part for each in rooms for part in ("--kafka-files", each)]
         with (self.data / OUTPUT).open("wb") as out:
             self._process = subprocess.Popen(
                 line, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True

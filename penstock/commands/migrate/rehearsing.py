@@ -108,7 +108,8 @@ class Rehearsal:
         self._site.make()
         access = write_definitions(self._admin.store, self._site.data, self._names, kafka.definition(), partitions)
         self._progress("starting a Penstock")
-        self._site.start()
+        cluster = kafka.definition()
+        self._site.start([cluster.password_file, cluster.ca_file])
         file = self._site.data / "plan.yaml"
         file.write_text(self._names.text(), encoding="utf-8")
         self._call("plan", str(file), "--accept", LONE_REPLICA)
