@@ -162,7 +162,7 @@ class ClusterCopier:
 
     def _claim(self) -> None:
         """Claim topics. While the store is away they are copied without: a lost claim costs work, never exactness."""
-        store, refused = self._tools.store, 0
+        store, refused, is_away = self._tools.store, 0, False
         topics = self._all
         self._turn += 1
         for at in range(len(topics)):
@@ -173,10 +173,10 @@ class ClusterCopier:
                 each.is_claimed = False
                 continue
             try:
-                each.is_claimed = store.claim(each.plan.claim)
+                each.is_claimed = is_away or store.claim(each.plan.claim)
             except StoreUnavailable as error:
-                limited.warning("topic=%s: copied without a claim: %s", each.plan.topic, error)
-                each.is_claimed = True
+                limited.warning("kafka=%s: topics are copied without claims: %s", self.cluster.name, error)
+                each.is_claimed = is_away = True  # one question that is not answered, not one per topic
             if not each.is_claimed:
                 refused += 1
                 each.notes.clear(WHOLE)
