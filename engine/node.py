@@ -15,6 +15,7 @@ from common.limited_log import LimitedLog
 from engine.delivery.creations import NO_LIMITS, CreationLimits, Creations
 from engine.delivery.delivery import Delivery, receipt_key
 from engine.delivery.lost_ends import raise_lost_ends
+from engine.delivery.lost_turns import LostTurns
 from engine.delivery.policy import DEFAULTS, Policies
 from engine.delivery.queue_ownership import QueueOwnership
 from engine.delivery.settings import DeliverySettings
@@ -193,16 +194,16 @@ class Node:
     def _begin(self, now_ms: int) -> None:
         """Plan the work that comes without a request."""
         self.schedule.at(self._progress, now_ms + self._config.progress_ms)
-        self.schedule.at(self._retention, now_ms)
-        self.schedule.at(self._groups, now_ms)
-        if self._config.expire_hours:
-            self.schedule.at(self._topics, now_ms)
+        for work in (self._retention, self._groups, *([self._topics] if self._config.expire_hours else [])):
+            self.schedule.at(work, now_ms)
         self._watch_timers()
 
     def _make_upkeep(self, policies: Policies, families: FamilyTopics) -> None:
         """Make the parts that forget unused groups and topics."""
         delivery, hours = self.delivery, self._config.expire_hours
-        self.groups = GroupUpkeep(self.store, policies, delivery.groups, delivery.unload, delivery.creations, hours)
+        turns = LostTurns(self.store, delivery.groups, delivery.on_woken)
+        creations = delivery.creations
+        self.groups = GroupUpkeep(self.store, policies, delivery.groups, delivery.unload, creations, hours, turns)
         self.topics = TopicExpiry(
             self.store, policies, families, delivery.topic_changes, delivery.creations, self.timers,
             self.clock.wall_ms, lambda: self.groups.hours, hours,
@@ -316,8 +317,7 @@ class Node:
                 self.delivery.on_woken(woken, self.clock.monotonic_ms())
                 self.reads.on_woken(woken)
             except Exception:
-                # The caller's own request has succeeded. What was woken is served at the next check of deadlines.
-                log.exception("waking pulls failed")
+                log.exception("waking pulls failed")  # what was woken is found again by lost_turns.py
 
     def tick(self, now_ms: int) -> int | None:
         """Do the due work by the monotonic clock.

@@ -80,7 +80,7 @@ class HandOver:
         if tries and not self._node.timers.are_marked:
             self._when_everywhere(partial(self._mark, tries - 1))
             return
-        self._life.store.appender.commit_staged()
+        self._life.store.appender.flush()
         self._life.store.refusal.hand_over(SENTENCE)
         self._node.turn_away(SENTENCE)
         self._host.turn_away(self._standby)

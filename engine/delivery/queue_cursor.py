@@ -143,6 +143,11 @@ class QueueCursor:
         """As pull_max(), for the next attempt of the range in flight that begins at `first`."""
         return self.pull_max(self.in_flight.attempt_at(first) + 1, wanted)
 
+    def next_to_give(self) -> int:
+        """Offset of the message that it would dispatch now, of those seen; -1 when there is none."""
+        first, end = self.plan(1)
+        return first if end > first else -1
+
     def first_early(self) -> int:
         """The lowest offset that was acknowledged early, OFFSET_MAX without one."""
         return self.early_firsts[0] if self.early_firsts else OFFSET_MAX

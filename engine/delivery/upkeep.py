@@ -16,6 +16,7 @@ from common.limited_log import LimitedLog
 from engine.delivery import filters, progress
 from engine.delivery.creations import GROUP, Creations
 from engine.delivery.group import Group
+from engine.delivery.lost_turns import LostTurns
 from engine.delivery.policy import DEFAULT, Policies
 from engine.errors import EngineError
 from engine.log.port import DeliveryLog
@@ -49,14 +50,15 @@ class GroupUpkeep:
         unload: removes a group from memory; False when it has something to do.
         creations: counts the groups per application.
         expire_hours: 0: no group expires.
+        lost_turns: looks at a few cursors with each step.
     """
 
     def __init__(
         self, store: DeliveryLog, policies: Policies, groups: dict[str, Group], unload: Callable[[Group], bool],
-        creations: Creations, expire_hours: int,
+        creations: Creations, expire_hours: int, lost_turns: LostTurns,
     ) -> None:  # fmt: skip
         self._store, self._policies, self._groups, self._unload = store, policies, groups, unload
-        self._creations, self.expire_hours = creations, expire_hours
+        self._creations, self.expire_hours, self.lost_turns = creations, expire_hours, lost_turns
         self.unloaded = self.expired = 0
         self._hours = self._number(_HOURS)
         self._hour_since_ms: int | None = None
@@ -72,6 +74,7 @@ class GroupUpkeep:
 
     def step(self, now_ms: int) -> int:
         """Do a small piece of work; returns the time of the next call."""
+        self.lost_turns.step(now_ms)
         try:
             return self._step(now_ms)
         except EngineError as error:

@@ -118,7 +118,11 @@ cdef class SyncedAnswers:
 
 
 cdef class Turn(TurnEnd):
-    """The APPENDs and requests of one loop turn, of all connections of one server."""
+    """The APPENDs and requests of one loop turn, of all connections of one server to one node.
+
+    Links of slaves and controllers stay with theirs when another node serves. There are several over one log then, which
+    end in any order: each writes for itself what it has staged, and only that of the node that serves wakes pulls.
+    """
 
     cdef object node, stored
     cdef Appender appender
@@ -128,6 +132,8 @@ cdef class Turn(TurnEnd):
     cdef list staged
     cdef object requests          # a deque
     cdef list roomy               # connections that have sent most of their output
+    cdef bint has_staged          # since the last commit, also what was refused meanwhile
+    cdef public bint is_over      # another node serves
     cdef readonly uint64_t appends, batches, messages, bytes
 
     def __init__(self, node):
@@ -162,6 +168,7 @@ cdef class Turn(TurnEnd):
         if not self.staged:
             self.began_ns = self.clock.monotonic_ns()
         self.staged.append(staged)
+        self.has_staged = True
         reactor_of().at_turn_end(self)
         try:
             self.appender.stage_frame(
@@ -212,7 +219,9 @@ cdef class Turn(TurnEnd):
         cdef bint everywhere = False
         cdef Py_ssize_t at_once = 0
         try:
-            self.appender.commit()
+            if self.has_staged:
+                self.has_staged = False
+                self.appender.commit()
         except EngineError as error:
             self.refuse_all(error)
         staged, self.staged = self.staged, []
@@ -248,6 +257,8 @@ cdef class Turn(TurnEnd):
         return self.wake()  # a request may have appended, too
 
     cdef int wake(self) except -1:
+        if self.is_over:
+            return 0  # the pulls are those of another node
         woken = self.appender.take_woken()
         if woken:
             self.node.on_appended(woken)

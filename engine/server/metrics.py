@@ -57,6 +57,7 @@ penstock_engine_timers_fired_total | messages | –
 penstock_engine_timers_cancelled_total | messages | –
 penstock_engine_timers_carried_total | messages stored again to free an old segment | –
 penstock_engine_timers_duplicates_total | messages | due, but another send had stored the id meanwhile; counted as fired, too
+penstock_engine_lost_turns_total | queues of groups | above 0: an error of the engine, mended within seconds; report it with the log's line
 penstock_engine_timers_lost_total | messages | above 0: a disk has lost delayed messages; the log names them
 penstock_engine_timers_late_seconds_total | seconds | total / fired above 0.02: the engine's core is full
 penstock_engine_timers_late_seconds_max | seconds | –
@@ -141,13 +142,11 @@ class EngineMetrics:
             "passed_over": (counts.passed_over, "Messages that a group's filter skipped, counted per group."),
             "dead_letters": (counts.dead_letters, "Messages moved to their group's dead letters."),
             "stale_receipts": (counts.stale_receipts, "Acknowledgements refused as stale or forged."),
+            "lost_turns": (node.groups.lost_turns.found, "Queues of groups that had messages and were not looked at."),
             "forgotten_groups": (node.groups.expired, "Forgotten groups: without a definition, and not used."),
             "forgotten_topics": (node.topics.expired, "Forgotten topics: of families, empty, and not used."),
             "backlogs": (node.lag_breakers.opened, "Times that a topic became backlogged."),
-            "expired_requests": (
-                exchange.requests.expired,
-                "Requests not delivered, because their deadline had passed.",
-            ),
+            "expired_requests": (exchange.requests.expired, "Requests not delivered, since their deadline had passed."),
             "forwarded_replies": (exchange.forwarded, "Replies forwarded to the waiting proxies."),
         }
 

@@ -27,10 +27,14 @@ UNSENT_MAX = 1 << 20
 
 
 class Turn:
-    """The totals of APPEND; the node itself appends frame by frame here."""
+    """The totals of APPEND; the node itself appends frame by frame here.
+
+    Attributes:
+        is_over: another node serves. For the native form only.
+    """
 
     def __init__(self, node: Node) -> None:
-        self._append = node.append
+        self._append, self.is_over = node.append, False
 
     @property
     def appends(self) -> int:

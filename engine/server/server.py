@@ -40,6 +40,7 @@ class LinkServer:
     def greet_with(self, node: Any, form: Any = native.form) -> None:
         """Pass new connections to another node. Those that are open stay with theirs."""
         self._node, self._form = node, form
+        self.turn.is_over = True
         self.turn = form.Turn(node)
 
     def end_clients(self) -> None:

@@ -1,6 +1,8 @@
 """A link server on a real log within a test's process, in one of its forms, and a client of it."""
 
+import errno
 import json
+import os
 import socket
 
 import gevent
@@ -9,7 +11,7 @@ from gevent import socket as gevent_socket
 from engine.client.dial import Hello
 from engine.client.rpc import RpcClient
 from engine.config import LogConfig
-from engine.env.real import RealEnv
+from engine.env.real import RealEnv, RealFile
 from engine.link import layout
 from engine.link.acknowledgement import AckRange
 from engine.link.pieces import AnswerPiece
@@ -28,6 +30,32 @@ KEY, ADMIN_SECRET = b"k" * 32, b"a" * 32
 FORMS = ["native", "twin"]
 
 
+class CrampedFile(RealFile):
+    """A file that the disk has no room for while `full`."""
+
+    full = False
+
+    def fileno(self) -> int:
+        return -1
+
+    def write_at(self, data, at: int) -> int:
+        if CrampedFile.full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().write_at(data, at)
+
+
+class CrampedEnv(RealEnv):
+    """A machine with such a disk."""
+
+    def open(self, path: str, *, create: bool = False):
+        file = super().open(path, create=create)
+        file.__class__ = CrampedFile
+        return file
+
+    def has_threads(self) -> bool:
+        return False
+
+
 class Engine:
     """A link server in this process, and a client of it."""
 
@@ -36,15 +64,31 @@ class Engine:
         env = env or RealEnv()
         self.loop = NodeLoop(env.clock)
         self.log = open_log(env, str(directory), LogConfig(**config).checked(), notify=self.loop.on_fetched)
-        host = NodeHost(
+        self._host = NodeHost(
             env.clock, env.random_bytes, env.random_fraction, self.loop.in_loop, self.loop.wake_at, env.die,
             stop=lambda: None, facts=lambda: self.server.facts(),
         )  # fmt: skip
-        self.node = Node(self.log, NodeConfig(LinkKeys(KEY, ADMIN_SECRET), progress_ms=50), host)
-        self.delivery, self.timers = self.node.delivery, self.node.timers
-        self.server = LinkServer(self.node, "127.0.0.1", 0, form=reference if kind == "twin" else form)
+        self._make_node()
+        self.form = reference if kind == "twin" else form
+        self.server = LinkServer(self.node, "127.0.0.1", 0, form=self.form)
         self.loop.start(self.node)
         self.rpc = RpcClient(("127.0.0.1", self.server.port), ADMIN_SECRET, role=ADMIN_ROLE)
+        assert self.rpc.wait_connected(5)
+
+    def _make_node(self) -> None:
+        self.node = Node(self.log, NodeConfig(LinkKeys(KEY, ADMIN_SECRET), progress_ms=50), self._host)
+        self.delivery, self.timers = self.node.delivery, self.node.timers
+
+    def begin_anew(self) -> None:
+        """Serve with another node over the same open log, as a broker that leads, follows and leads again."""
+        self.loop.stop()
+        self.node.close()
+        self.log.growth.forget_listeners()
+        self._make_node()
+        self.server.use(self.node, self.form)
+        self.loop.start(self.node)
+        self.rpc.reconnect("another node serves")
+        turn_until(lambda: not self.rpc.connected)
         assert self.rpc.wait_connected(5)
 
     def ask(self, op: int, payload: bytes = b"") -> tuple[int, bytes]:
@@ -68,12 +112,12 @@ class Engine:
         code, payload = self.ask(layout.ADMIN, json.dumps({"verb": verb, **options}).encode())
         return json.loads(payload) if code == 0 else (code, payload.decode())
 
-    def raw(self, key: bytes | None = KEY) -> raw.RawLink:
+    def raw(self, key: bytes | None = KEY, role: str = "test") -> raw.RawLink:
         """A raw link whose blocking calls let this process's server turn."""
         link = raw.RawLink.__new__(raw.RawLink)
         socket.create_connection, plain = gevent_socket.create_connection, socket.create_connection
         try:
-            link.__init__(self.server.port, key)
+            link.__init__(self.server.port, key, role)
         finally:
             socket.create_connection = plain
         return link

@@ -1,6 +1,5 @@
 """Answers of the link server, the same from the native form and from the reference, on a real log."""
 
-import errno
 import os
 import struct
 import time
@@ -9,7 +8,6 @@ from dataclasses import replace
 import gevent
 import pytest
 
-from engine.env.real import RealEnv, RealFile
 from engine.link import layout
 from engine.link.acknowledgement import RETRY, group_receipts
 from engine.link.codes import DISK_FULL
@@ -21,7 +19,7 @@ from engine.link.topic import encode_topics
 from engine.log.disk import DiskLevel
 from engine.server.native import NATIVE
 from tests import link_bytes as raw
-from tests.contract.link_engine import FORMS, Engine, ack, greeting_of_a_start, turn_until
+from tests.contract.link_engine import FORMS, CrampedEnv, CrampedFile, Engine, ack, greeting_of_a_start, turn_until
 
 
 def test_a_greeting_names_the_log_the_group_the_start_and_the_positions_of_the_engine(tmp_path):
@@ -328,30 +326,6 @@ def test_a_connection_is_not_closed_before_what_it_appended_is_durable_and_answe
         callback()
     assert link.receive()[2] == 7
     assert link.is_closed()
-
-
-class CrampedFile(RealFile):
-    """A file that the disk has no room for while `full`."""
-
-    full = False
-
-    def fileno(self) -> int:
-        return -1
-
-    def write_at(self, data, at: int) -> int:
-        if CrampedFile.full:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return super().write_at(data, at)
-
-
-class CrampedEnv(RealEnv):
-    def open(self, path: str, *, create: bool = False):
-        file = super().open(path, create=create)
-        file.__class__ = CrampedFile
-        return file
-
-    def has_threads(self) -> bool:
-        return False
 
 
 @pytest.mark.parametrize("form", FORMS)

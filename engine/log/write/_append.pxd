@@ -77,7 +77,7 @@ cdef class Appender(KnownQueues):
     cdef int stage_all(self, const unsigned char* batches, size_t size, uint32_t count, int64_t now_ms, unsigned char* results, bint trusted) except -1
     cdef int give_up(self, error) except -1
     cdef int add_part(self, const void* data, size_t size) except -1
-    cdef int flush(self) except -1
+    cpdef int flush(self) except -1
     cdef int write_parts(self, int* error) except -1
     cdef int roll_back(self) except -1
     cdef int check_refusal(self, bint trusted) except -1

@@ -302,7 +302,7 @@ cdef class Appender(KnownQueues):
             return NULL
         return self.staging + (self.kept - size)
 
-    cdef int flush(self) except -1:
+    cpdef int flush(self) except -1:
         """Write the staged batches. On return they are in the page cache and readable."""
         cdef int error = 0
         if self.part_count == 0:

@@ -136,7 +136,7 @@ class Appender(KnownQueues):
             self._give_up(error)
             raise
         if not staged:
-            self._flush()
+            self.flush()
         return results
 
     def _give_up(self, error: Exception) -> None:
@@ -167,7 +167,7 @@ class Appender(KnownQueues):
     def commit_staged(self) -> None:
         """Write the staged batches. Raises for the caller that staged them."""
         self._owes = False
-        self._flush()
+        self.flush()
         self._part_written = False
         if self._lost:
             self._lost = False
@@ -254,13 +254,13 @@ class Appender(KnownQueues):
         if room > self._segment_end - self.segment_base - SEGMENT_HEADER_SIZE:
             return CODE_TOO_LARGE
         if self._stage_position + room > self._segment_end or self._is_ended:
-            self._flush()
+            self.flush()
             if not self._roller.roll(self):
                 return CODE_NO_ROOM
             if room > self._segment_end - self.segment_base - SEGMENT_HEADER_SIZE:
                 return CODE_TOO_LARGE
         if self._staged_size + room > STAGING_SIZE:
-            self._flush()
+            self.flush()
         return CODE_OK
 
     def _take_batch(self, batch: bytes, hashed: bytes, now_ms: int) -> int:
@@ -288,8 +288,11 @@ class Appender(KnownQueues):
             self._woken.append((topic_id, queue))
         return base_offset
 
-    def _flush(self) -> None:
-        """Write the staged batches. On return they are in the page cache and readable."""
+    def flush(self) -> None:
+        """Write the staged batches, also those of others. On return they are in the page cache and readable.
+
+        Who has staged hears of a refusal at the commit, also when another one met it here.
+        """
         if not self._staged:
             return
         try:

@@ -103,7 +103,7 @@ class Checkpoints:
 
     def checkpoint(self) -> None:
         """Sync the log and bring the view in the store up to date. Blocks. Raises CheckpointError; the log is intact."""
-        self._appender.commit_staged()
+        self._appender.flush()
         position = self._appender.end_position
         self._submit()
         if error := self._jobs.finish():

@@ -47,7 +47,7 @@ class EpochRecords:
             DiskFullError: there is no room; the log still ends in the epoch before, and appends are refused as before.
         """
         appender, refusal = self._appender, self._refusal
-        appender.commit_staged()
+        appender.flush()
         if epoch < appender.epoch:
             raise EpochOrderError(f"epoch {epoch}: the log has batches of epoch {appender.epoch}")
         start = appender.end_position

@@ -111,7 +111,7 @@ class LogWriter:
         """Write staged batches and refuse further ones. Returns False when the log is closed already."""
         if not self.refusal.close():
             return False
-        self.appender.commit_staged()
+        self.appender.flush()
         return True
 
     def close(self) -> None:

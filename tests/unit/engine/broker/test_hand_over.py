@@ -46,7 +46,7 @@ class FakeMaster:
     def hand_over(self, sentence):
         self.told.append(f"refuses: {sentence}")
 
-    def commit_staged(self):
+    def flush(self):
         self.told.append("commits")
 
     # of the node

@@ -6,6 +6,7 @@ import pytest
 
 from engine.delivery import progress
 from engine.delivery.creations import TOPIC
+from engine.delivery.lost_turns import LostTurns
 from engine.delivery.topic_expiry import TopicExpiry
 from engine.delivery.upkeep import HOUR_MS, GroupUpkeep
 from engine.errors import DiskFullError
@@ -77,7 +78,10 @@ class Expiring(World):
         self.families = getattr(self, "families", None) or EveryTopic()
         self.delayed = getattr(self, "delayed", None) or Delayed()
         delivery = self.delivery
-        self.upkeep = GroupUpkeep(self.log, self.policies, delivery.groups, delivery.unload, delivery.creations, 0)
+        turns = LostTurns(self.log, delivery.groups, delivery.on_woken)
+        self.upkeep = GroupUpkeep(
+            self.log, self.policies, delivery.groups, delivery.unload, delivery.creations, 0, turns
+        )
         self.expiry = TopicExpiry(
             self.log, self.policies, self.families, delivery.topic_changes, delivery.creations, self.delayed,
             lambda: self.wall_ms, lambda: self.upkeep.hours, 3 * DAY,

@@ -5,6 +5,7 @@ from unittest.mock import Mock
 import pytest
 
 from engine.delivery import progress, upkeep
+from engine.delivery.lost_turns import LostTurns
 from engine.delivery.receipt import topic_hash
 from engine.delivery.upkeep import CROWDED_IDLE_MS, HOUR_MS, IDLE_MS, GroupUpkeep
 from engine.errors import DiskFullError
@@ -18,7 +19,13 @@ class Kept(World):
     def restart(self):
         super().restart()
         self.upkeep = GroupUpkeep(
-            self.log, self.policies, self.delivery.groups, self.delivery.unload, self.delivery.creations, 24
+            self.log,
+            self.policies,
+            self.delivery.groups,
+            self.delivery.unload,
+            self.delivery.creations,
+            24,
+            LostTurns(self.log, self.delivery.groups, self.delivery.on_woken),
         )
 
     def rest(self, ms):
