@@ -1,8 +1,8 @@
 """Requests that were dispatched to consumers: expired deadlines, and groups that have failed.
 
 Pure: the wall clock and the report of a failure are passed in. A request that was never dispatched is not remembered.
-An answered one is remembered until its deadline, so that no other group gets it. All others are forgotten some seconds
-after their deadlines.
+An answered one is remembered until its deadline, so that no other group gets it. So is one whose asker was told that it
+failed. All others are forgotten some seconds after their deadlines.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ class Requests:
 
     def __init__(self, wall_ms: Callable[[], int], on_failed: Callable[[bytes], None] = lambda token: None) -> None:
         self._wall_ms, self._on_failed = wall_ms, on_failed
-        self.expired = 0  # not dispatched: past their deadlines, or answered
+        self.expired = 0  # not dispatched: past their deadlines, answered or failed
         self._given: dict[bytes, GivenRequest] = {}
         self._answered: dict[bytes, None] = {}
         self._ends = TimerHeap(TICK_MS)
@@ -49,7 +49,7 @@ class Requests:
         return len(self._given)
 
     def is_over(self, record: bytes) -> bool:
-        """Whether this record with a trailer is a request past its deadline or answered: it must not be delivered."""
+        """Whether this record with a trailer is a request past its deadline, answered or failed: it is not delivered."""
         if self._answered and record[-TOKEN_SIZE:] in self._answered:
             return True
         reply_by_ms = reply_by_of(record, len(record) - TOKEN_SIZE)
@@ -86,6 +86,8 @@ class Requests:
             return
         request.failed.add(group)
         if request.failed >= request.given_to:
+            if len(self._answered) < REMEMBERED_MAX:
+                self._answered[token] = None  # until `request.tick`: its asker has gone, so no further group gets it
             self._on_failed(token)
 
     def answered(self, token: bytes) -> None:

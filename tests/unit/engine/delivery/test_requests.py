@@ -44,6 +44,21 @@ def test_a_request_is_handed_out_as_long_as_somebody_waits(pair):
     assert expired(pair) == [0, 0]
 
 
+def test_a_request_that_failed_is_not_handed_out_to_a_slower_group_and_one_that_has_it_keeps_it(pair):
+    ask(pair, 1_000, call=1)
+    assert pair.pull(group="quick") == [0] and pair.pull(group="early") == [0]
+    for delivery in pair.forms:
+        for record in [piece.records for piece in pair.log.read(pair.topic.id, 0, 0, 1, 1 << 20)]:
+            delivery.requests.failed("quick", record)
+    assert pair.pull(group="late") == [0], "another group has it and may reply"
+    for delivery in pair.forms:
+        for group in ("early", "late"):
+            for record in [piece.records for piece in pair.log.read(pair.topic.id, 0, 0, 1, 1 << 20)]:
+                delivery.requests.failed(group, record)
+    assert pair.pull(group="slow") == []
+    assert expired(pair) == [1, 1]
+
+
 @pytest.mark.parametrize("before", [0, 1])
 @pytest.mark.parametrize("between", [0, 600])
 def test_a_request_whose_time_is_over_is_counted_as_done(pair, before, between):

@@ -73,6 +73,19 @@ def test_a_group_that_gives_up_leaves_the_request_to_another_that_has_it(desk):
     assert (desk.told, desk.requests.outcome(token)) == ([token], CONSUMER_FAILED)
 
 
+def test_a_request_whose_asker_was_told_that_it_failed_is_given_to_no_further_group_and_keeps_its_outcome(desk):
+    token, record = desk.request()
+    desk.requests.given("g", record)
+    assert not desk.requests.is_over(record)
+    desk.requests.failed("g", record)
+    assert desk.told == [token] and desk.requests.is_over(record)
+    desk.now_ms += 2_000  # an answer that was lost is asked for after the deadline, too
+    assert desk.requests.outcome(token) == CONSUMER_FAILED
+    desk.now_ms += requests.REMEMBERED_MS
+    desk.requests.given("g", desk.request(call=3)[1])
+    assert desk.requests._answered == {} and desk.requests.outcome(token) == NO_CONSUMER
+
+
 def test_what_is_no_request_cannot_fail_one(desk):
     token, record = desk.request()
     desk.requests.given("g", record)
