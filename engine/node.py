@@ -13,11 +13,12 @@ from typing import Protocol
 from common.believed_time import BelievedTime
 from common.limited_log import LimitedLog
 from engine.delivery.creations import NO_LIMITS, CreationLimits, Creations
-from engine.delivery.delivery import Delivery, receipt_key
+from engine.delivery.delivery import Delivery
 from engine.delivery.lost_ends import raise_lost_ends
 from engine.delivery.lost_turns import LostTurns
 from engine.delivery.policy import DEFAULTS, Policies
 from engine.delivery.queue_ownership import QueueOwnership
+from engine.delivery.receipt import receipt_key
 from engine.delivery.settings import DeliverySettings
 from engine.delivery.topic_expiry import FamilyTopics, NoFamilyTopics, TopicExpiry
 from engine.delivery.upkeep import GroupUpkeep
@@ -163,7 +164,7 @@ class Node:
             random=host.random_fraction, ownership=ownership, requests=self.exchange.requests, now_ns=host.clock.monotonic_ns,
             creations=Creations(store, limits),
         )  # fmt: skip
-        self.timers = Timers(store, host.clock.wall_ms)
+        self.timers = Timers(store, host.clock.wall_ms, self.delivery.ownership.nearest)
         now_ms = host.clock.monotonic_ms()
         self.delivery.on_time(now_ms)
         # Dicts keep the order of arrival, which sets of objects do not: a simulation has to repeat itself.
@@ -200,9 +201,8 @@ class Node:
 
     def _make_upkeep(self, policies: Policies, families: FamilyTopics) -> None:
         """Make the parts that forget unused groups and topics."""
-        delivery, hours = self.delivery, self._config.expire_hours
+        delivery, hours, creations = self.delivery, self._config.expire_hours, self.delivery.creations
         turns = LostTurns(self.store, delivery.groups, delivery.on_woken)
-        creations = delivery.creations
         self.groups = GroupUpkeep(self.store, policies, delivery.groups, delivery.unload, creations, hours, turns)
         self.topics = TopicExpiry(
             self.store, policies, families, delivery.topic_changes, delivery.creations, self.timers,

@@ -6,10 +6,8 @@ Keys are compared by a 64-bit hash. Two keys with one hash count as one key, whi
 from collections import deque
 from typing import Protocol
 
-from common.wire import WireError
-from common.wire.cursor import STRING, Cursor
+from engine.link.record import key_of
 
-KEY_FIELD = 3
 NO_KEY = 0
 HELD = -1
 """Head of a key whose first message waits for another queue; see key_moves.py."""
@@ -27,24 +25,6 @@ def key_number(record: bytes) -> int:
     """Return the hash of the key in a stored record (FNV-1a, 64 bits); NO_KEY without a key or a message."""
     key = key_of(record)
     return NO_KEY if key is None else _fnv(key)
-
-
-def key_of(record: bytes) -> bytes | None:
-    """Return the key in a stored record; None without a key or a message."""
-    cursor = Cursor(record)
-    cursor.at = 21 if record[4] & 1 else 5
-    key = None
-    try:
-        while True:
-            kind, field = cursor.field()
-            if kind == 0:
-                return key
-            if field == KEY_FIELD and kind == STRING:
-                key = bytes(cursor.slice(*cursor.string()))
-            else:
-                cursor.skip(kind, 1)
-    except WireError:
-        return None
 
 
 def _fnv(key: bytes) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from common.dead_letters import QUEUES_MAX, dead_letter_topic
-from common.keyhash import queue_of
+from common.keyhash import queue_now, queue_of
 from engine.delivery import dead_letter
 from engine.delivery.dead_letter import StoredMessage
 from engine.delivery.delivery import Delivery
@@ -195,7 +195,7 @@ class DeadLetterStore:
             del self.unsettled[group]
 
     def _target(self, letter: DeadLetter, to: Topic | None) -> tuple[Topic, int] | None:
-        """Return the queue of its origin; in another topic the queue of its key, or the next owned one.
+        """Return the queue of its origin, or its key's queue today; in another topic that of its key, or the next owned one.
 
         None: there is none.
         """
@@ -208,10 +208,15 @@ class DeadLetterStore:
             and origin.get("queue", "").isdigit()
             and int(origin["queue"]) < topic.queues
         ):
-            return topic, int(origin["queue"])
+            return topic, self._queue_now(topic, int(origin["queue"]), letter.record.key)
         wanted = queue_of(letter.record.key or origin.get("offset", "").encode(), topic.queues)
         queue = self._ownership.nearest(topic.name, wanted, topic.queues)
         return None if queue is None else (topic, queue)
+
+    def _queue_now(self, topic: Topic, queue: int, key: bytes) -> int:
+        """The queue of the key today, if it is this engine's: the topic may have got more queues since the send."""
+        now = queue_now(key, queue, self._store.growth.old_counts(topic.id), topic.queues) if key else queue
+        return now if self._ownership.nearest(topic.name, now, topic.queues) == now else queue
 
     def _batches(self, letters: list[DeadLetter], to: Topic | None) -> list[bytes]:
         """Return one batch per target queue, in the order of the dead letters."""

@@ -13,6 +13,8 @@ from common.reply_token import MAC_AT as REPLY_TOKEN_MAC_AT
 from common.reply_token import REPLY_BY_AT
 from common.reply_token import TOKEN_SIZE as REPLY_TOKEN_SIZE
 from common.reply_token import VERSION as REPLY_TOKEN_VERSION
+from common.wire import WireError
+from common.wire.cursor import STRING, Cursor
 from engine.link.errors import PayloadError
 from engine.link.integers import U32
 
@@ -26,13 +28,16 @@ HAS_SOURCE_OFFSET = RECORD_HAS_SOURCE_OFFSET = 4
 
 SOURCE_OFFSET_SIZE = 8
 
+KEY_FIELD = 3
+"""Of a message."""
+
 ASSIGNED_ID_SIZE = 16
 
 __all__ = [
     "ASSIGNED_ID_SIZE", "HAS_ID", "HAS_SOURCE_OFFSET", "HAS_TRAILER", "RECORD_HAS_ID", "RECORD_HAS_SOURCE_OFFSET",
     "RECORD_HAS_TRAILER", "RECORD_HEAD_SIZE", "REPLY_BY_AT", "REPLY_TOKEN_BOUND", "REPLY_TOKEN_MAC_AT",
     "REPLY_TOKEN_SIZE", "REPLY_TOKEN_VERSION", "SOURCE_OFFSET_SIZE", "StoredRecord", "encode_copied_record",
-    "encode_record", "read_record", "split_records",
+    "encode_record", "key_of", "read_record", "split_records",
 ]  # fmt: skip
 
 
@@ -88,3 +93,21 @@ def split_records(records: bytes) -> Iterator[tuple[bytes | None, bytes]]:
     while at < len(records):
         record, at = read_record(records, at)
         yield record.assigned_id or None, record.message
+
+
+def key_of(record: bytes) -> bytes | None:
+    """Return the key in a stored record; None without a key or a message."""
+    cursor = Cursor(record)
+    cursor.at = RECORD_HEAD_SIZE + (ASSIGNED_ID_SIZE if record[4] & HAS_ID else 0)
+    key = None
+    try:
+        while True:
+            kind, field = cursor.field()
+            if kind == 0:
+                return key
+            if field == KEY_FIELD and kind == STRING:
+                key = bytes(cursor.slice(*cursor.string()))
+            else:
+                cursor.skip(kind, 1)
+    except WireError:
+        return None

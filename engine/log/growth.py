@@ -83,6 +83,10 @@ class TopicGrowth:
         """The topic's growths, oldest first."""
         return [_decode(value) for _, value in self._progress(_prefix(topic_id))]
 
+    def old_counts(self, topic_id: int) -> list[int]:
+        """The numbers of queues that the topic had before its growths."""
+        return [len(each.ends) for each in self.of(topic_id)]
+
     def create_topics(self, wanted: Iterable[tuple[str, int]]) -> list[Topic]:
         """As TopicCreator.create_topics()."""
         asked = list(wanted)

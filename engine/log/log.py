@@ -193,6 +193,7 @@ class Log:
             writer.creator.create_topics, writer.catalogue.topic, reader.bounds, writer.progress.put_progress,
             writer.progress.progress, self._now_ms, lambda: writer.catalogue.next_topic_id, self._forgetter.forget,
         )  # fmt: skip
+        self.for_timers.old_counts = self.growth.old_counts
         self.create_topics, self.forget_topic = self.growth.create_topics, self.growth.forget_topic
         self.end_if_empty = self._forgetter.end_if_empty
         self.epochs, self.refusal, self.copied = writer.epochs, writer.refusal, writer.copied

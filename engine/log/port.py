@@ -136,6 +136,9 @@ class GrowthLog(Protocol):
     def of(self, topic_id: int) -> list[QueueGrowth]:
         """The topic's growths, oldest first."""
 
+    def old_counts(self, topic_id: int) -> list[int]:
+        """The numbers of queues that the topic had before its growths."""
+
     def on_growth(self, callback: Callable[[Topic, list[QueueGrowth]], None]) -> None:
         """Have `callback(topic, all its growths)` called after each growth, before a message is in a new queue."""
 

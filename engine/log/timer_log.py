@@ -38,6 +38,10 @@ class TimerLog:
         self.log_id, self.fired, self.patience = segments.active.header.log_id, fired, patience
         self.batch_bytes_max = segment_bytes - SEGMENT_HEADER_SIZE
         self.when_durable, self.queue_count = writer.durability.when_durable, writer.appender.queue_count
+        self.old_counts: Callable[[int], list[int]] = lambda topic_id: []
+        """Former numbers of queues of a topic, by its id."""
+        self.owns: Callable[[int, int], bool] = lambda topic_id, queue: True
+        """Whether a topic's queue is this engine's."""
 
     @property
     def end_position(self) -> int:

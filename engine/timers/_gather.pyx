@@ -23,7 +23,7 @@ from engine.timers._timer_head cimport TIMER_HEAD_SIZE, TimerHead
 
 from engine.errors import CorruptionError
 from engine.link.timer import parse
-from engine.timers.gather import Gathered
+from engine.timers.gather import Gathered, KeyQueues
 from engine.timers.record import EXHAUSTED
 
 cdef extern from "unistd.h" nogil:
@@ -85,7 +85,7 @@ def gather(log, list entries, size_t bytes_max, uint64_t turn):
 cdef class Gathering:
     """One step: from records in segments to batches."""
 
-    cdef object log
+    cdef object log, keys
     cdef uint64_t turn
     cdef Taken* taken
     cdef QueueGroup* groups
@@ -105,7 +105,7 @@ cdef class Gathering:
     cdef uint32_t record_size    # of the message's record: flags, id and message
 
     def __cinit__(self, log, size_t count, uint64_t turn):
-        self.log, self.turn, self.fd = log, turn, -1
+        self.log, self.turn, self.fd, self.keys = log, turn, -1, KeyQueues(log)
         self.numbers, self.looping = {}, {}
         self.base = NO_BASE
         self.taken = <Taken*>malloc((count + 1) * sizeof(Taken))
@@ -198,12 +198,16 @@ cdef class Gathering:
         cdef uint64_t queues = self.log.queue_count(head.topic_id)
         cdef uint32_t queue = head.queue
         cdef uint8_t* grown
+        cdef const char* body
         cdef Taken* taken = &self.taken[self.count]
         cdef QueueGroup* group
         if not queues:
             return False
         if queue == ANY_QUEUE:
             queue = <uint32_t>(self.turn % queues)
+        elif self.keys.has_grown(head.topic_id):
+            body = <const char*>self.record + RECORD_HEAD_SIZE + TIMER_HEAD_SIZE
+            queue = self.keys.now(head.topic_id, queue, PyBytes_FromStringAndSize(body, self.record_size))
         if needed > self.room:
             grown = <uint8_t*>realloc(self.copies, 2 * needed)
             if grown == NULL:

@@ -2,7 +2,9 @@
 
 from typing import NamedTuple
 
+from common.keyhash import queue_now
 from engine.errors import CorruptionError
+from engine.link.record import key_of
 from engine.link.timer import ANY_QUEUE, Timer
 from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, BATCH_MAGIC, FLAG_CHECK_IDS, KIND_FIRED, padded
 from engine.log.timer_log import TimerLog
@@ -29,12 +31,48 @@ class Gathered(NamedTuple):
     size: int
 
 
+_NO_SIZE = bytes(4)
+
+
+class KeyQueues:
+    """Queues of keys today, in topics that got more queues after a message was sent. One step's: it remembers topics."""
+
+    def __init__(self, log: TimerLog) -> None:
+        self._log = log
+        self._old_counts: dict[int, list[int]] = {}
+
+    def has_grown(self, topic_id: int) -> bool:
+        """Whether the topic has ever got more queues."""
+        if topic_id not in self._old_counts:
+            self._old_counts[topic_id] = self._log.old_counts(topic_id)
+        return bool(self._old_counts[topic_id])
+
+    def of(self, timer: Timer) -> int:
+        """The queue of a message with a key."""
+        if self.has_grown(timer.topic_id):
+            return self.now(timer.topic_id, timer.queue, timer.record)
+        return timer.queue
+
+    def now(self, topic_id: int, queue: int, record: bytes) -> int:
+        """The queue in which the message of such a topic belongs; its own one if that is another broker group's.
+
+        Args:
+            record: flags ‖ [16 bytes of assigned id] ‖ message.
+        """
+        key = key_of(_NO_SIZE + record)
+        if key is None:
+            return queue
+        found = queue_now(key, queue, self._old_counts[topic_id], self._log.queue_count(topic_id))
+        return found if self._log.owns(topic_id, found) else queue
+
+
 def gather(log: TimerLog, entries: list[TimerEntry], bytes_max: int, turn: int) -> Gathered:
     """Read due timers and lay out one batch per queue; a message with an id check gets its own batch.
 
     Args:
         bytes_max: for all records together, but one always fits.
-        turn: chooses the queue of messages without one, modulo the topic's number of queues.
+        turn: chooses the queue of messages without one, modulo the topic's number of queues. That of a key is chosen
+            today: the topic may have got more queues since the send.
     Raises OSError of `EXHAUSTED`, and errors of the store that knows the topics.
     """
     groups: dict[tuple[int, int, int], list[int]] = {}
@@ -43,7 +81,7 @@ def gather(log: TimerLog, entries: list[TimerEntry], bytes_max: int, turn: int) 
     damaged: list[int] = []
     unread: list[int] = []
     windows: dict[int, int] = {}
-    size, taken = 0, len(entries)
+    size, taken, keys = 0, len(entries), KeyQueues(log)
     for number, (base, at, _, _) in enumerate(entries):
         try:
             timer = read_timer(log, base, at)
@@ -61,7 +99,7 @@ def gather(log: TimerLog, entries: list[TimerEntry], bytes_max: int, turn: int) 
             continue
         size += len(timer.record)
         records[number] = timer.record
-        queue = turn % queues if timer.queue == ANY_QUEUE else timer.queue
+        queue = turn % queues if timer.queue == ANY_QUEUE else keys.of(timer)
         alone = number + 1 if timer.id_window_ms else 0
         groups.setdefault((timer.topic_id, queue, alone), []).append(number)
         windows[number] = timer.id_window_ms

@@ -3,6 +3,7 @@
 import logging
 from collections import deque
 from collections.abc import Callable, Container, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from common.limited_log import LimitedLog
@@ -55,6 +56,14 @@ def timed(timer: Timer, now_ms: int) -> Timer:
     return timer._replace(due_ms=now_ms - min(timer.due_ms, 0))
 
 
+Nearest = Callable[[str, int, int], int | None]
+
+
+def _owns(log: Log, nearest: Nearest, topic_id: int, queue: int) -> bool:
+    topic = log.topic_by_id(topic_id)
+    return topic is None or nearest(topic.name, queue, topic.queues) == queue
+
+
 class Timers:
     """Adds, cancels and fires timers.
 
@@ -63,10 +72,13 @@ class Timers:
     Args:
         log: the recovered log that holds the timers.
         now_ms: the wall clock, for due times.
+        nearest: the first of a topic's queues that is this engine's, from a queue on: `QueueOwnership.nearest`.
     """
 
-    def __init__(self, log: Log, now_ms: Callable[[], int]) -> None:
+    def __init__(self, log: Log, now_ms: Callable[[], int], nearest: Nearest | None = None) -> None:
         self._log, self._now_ms = log.for_timers, now_ms
+        if nearest is not None:
+            self._log.owns = partial(_owns, log, nearest)
         self.counts = TimerCounts()
         self.table = TimerTable(now_ms())
         self._store = TimerStore(self._log, self.table)

@@ -3,6 +3,7 @@
 import pytest
 
 from common.contract import Message
+from common.keyhash import queue_of
 from engine.delivery import redrive
 from engine.delivery.redrive import DeadLetterSelection, DeadLetterStore, ScatteredError
 from engine.errors import DiskFullError, NotStoredError
@@ -83,6 +84,18 @@ def test_a_redriven_dead_letter_is_the_message_again_in_its_queue_and_gone_from_
     ]
     assert walk(world.letters.look) == []
     assert world.give(topics=DEAD) == []
+
+
+def test_after_growths_a_redriven_message_of_a_key_goes_to_the_queue_that_the_key_has_today(world):
+    own, other = queue_of(b"k", 2), 1 - queue_of(b"k", 2)
+    bury(world, 2, queue=own)
+    bury(world, 1, queue=other)  # by another rule than the key's: it stays there
+    world.log.create_topics([("orders", 5)])
+    assert len(redrive_all(world)) == 3
+    ends = {queue: world.log.bounds(world.orders, queue)[1] for queue in range(5)}
+    today = queue_of(b"k", 5)
+    assert today not in (0, 1)
+    assert (ends.pop(today), ends.pop(own), ends.pop(other), set(ends.values())) == (2, 2, 2, {0})
 
 
 def test_redrive_to_another_topic_goes_by_the_key(world):

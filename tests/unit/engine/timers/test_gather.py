@@ -2,6 +2,7 @@
 
 import pytest
 
+from common.keyhash import queue_of
 from engine.env.real import RealEnv
 from engine.link.timer import Timer
 from engine.log import open_log
@@ -95,3 +96,44 @@ def test_damage_and_places_that_hold_nothing_are_told_by_number(rig):
     elsewhere = [(1 << 40, 64, 0, 0), (stored[0][0], 30_000, 0, 0), (stored[0][0], 1 << 31, 0, 0)]
     found = both(rig, stored + elsewhere)
     assert (found.damaged, found.unread, found.taken) == ([1, 3, 5, 6, 7], [], 8)
+
+
+def with_key(timer: Timer, key: str) -> Timer:
+    """The same message with a key, as the producer proxy places it among three queues."""
+    field = b"\x0b\x00\x03" + len(key).to_bytes(4, "big") + key.encode()
+    return timer._replace(queue=queue_of(key.encode(), 3), record=timer.record[:-1] + field + b"\0")
+
+
+def queues_of(found) -> dict[int, int]:
+    """Number of the entry -> queue of its batch."""
+    at, queues = 0, {}
+    for group in found.groups:
+        size, queue, count = (BATCH_HEADER.unpack_from(found.batches, at)[number] for number in (1, 7, 8))
+        assert count == len(group)
+        queues.update(dict.fromkeys(group, queue))
+        at += size + 7 & ~7
+    return queues
+
+
+@pytest.mark.parametrize("owns_all", [True, False])
+def test_a_keys_message_is_laid_out_for_the_queue_that_its_key_has_today(rig, owns_all):
+    keys = [f"k{number}" for number in range(60)]
+    timers = [with_key(rig.timer(key, rig.now_ms + 10), key) for key in keys]
+    other = with_key(rig.timer("placed", rig.now_ms + 10), "k0")
+    elsewhere = next(queue for queue in range(3) if queue not in (queue_of(b"k0", 3), queue_of(b"k0", 5)))
+    timers.append(other._replace(queue=elsewhere))  # by another rule than the key's
+    rig.timers.add(b"".join(each.pack() for each in timers), len(timers))
+    stored = entries(rig)
+    assert queues_of(both(rig, stored)) == {number: each.queue for number, each in enumerate(timers)}
+
+    def nearest(topic, queue, queues):
+        return queue if owns_all or queue < 3 else 0
+
+    rig.log.create_topics([("orders", 5)])
+    rig.log.create_topics([("orders", 16)])
+    rig.timers = Timers(rig.log, rig.env.now_ms, nearest)  # as after a restart: nothing but the log tells of the growth
+    today = {number: queue_of(key.encode(), 16) for number, key in enumerate(keys)} | {60: timers[60].queue}
+    if not owns_all:
+        today = {number: queue if queue < 3 else timers[number].queue for number, queue in today.items()}
+    assert max(today.values()) > 2 if owns_all else set(today.values()) == {0, 1, 2}
+    assert queues_of(both(rig, stored)) == today
