@@ -74,8 +74,10 @@ class LostTurns:
 
     def _has_lost_turn(self, cursor: QueueCursor) -> bool:
         """Whether it could dispatch now: no bound, no order and no cold segment holds it back."""
-        group = cursor.group
-        if self._groups.get(group.name) is not group or group.policy.paused or not self._is_suspect(cursor):
+        group = self._groups.get(cursor.group.name)
+        if group is None or group is not cursor.group or group.policy.paused:
+            return False
+        if not self._is_suspect(cursor):
             return False
         try:
             cursor.see(*self._store.bounds(cursor.topic_id, cursor.queue))
