@@ -112,9 +112,9 @@ flips: $(VENV)/.installed-dev
 bufferfaults: $(VENV)/.installed-dev
 	PENSTOCK_BUFFER_KILLS=$(or $(KILLS),50) $(BIN)/python -m pytest -s tests/fault/test_buffer.py tests/fault/test_buffer_faults.py tests/fault/test_redis_store.py tests/fault/test_redis_failover.py $(ARGS)
 
-## make switchover        kill the master of a group with replicas, then switch it, so often each under load (KILLS=200; half an hour)
+## make switchover        kill the master of a group with replicas, then switch it, so often each under load; then let machines of the documented layout die (KILLS=200, DEATHS=24; an hour)
 switchover: $(VENV)/.installed-dev
-	PENSTOCK_SWITCHES=$(or $(KILLS),200) PENSTOCK_OUTAGE_S=60 $(BIN)/python -m pytest -s tests/fault/test_switch_over.py tests/fault/test_lost_coordination.py $(ARGS)
+	PENSTOCK_SWITCHES=$(or $(KILLS),200) PENSTOCK_OUTAGE_S=60 PENSTOCK_MACHINE_DEATHS=$(or $(DEATHS),24) $(BIN)/python -m pytest -s tests/fault/test_switch_over.py tests/fault/test_lost_coordination.py tests/fault/test_machine_deaths.py $(ARGS)
 
 ## make moves             kill every process while topics move from Kafka, and stop Kafka under a dual write (KILLS=36 for each recipe, OUTAGES=50; an hour)
 moves: $(VENV)/.installed-dev

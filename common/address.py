@@ -3,10 +3,11 @@
 On one machine a frame through a socket file costs a third of a frame through TCP.
 """
 
+import ipaddress
 import socket
 from argparse import ArgumentTypeError
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from common.unpatched import UnpatchedSockets
 
@@ -50,6 +51,28 @@ def engine_addresses(text: str) -> Address | tuple[Address, ...]:
     """Parse one engine's address, or those of the brokers of a group, separated by commas. Raises ArgumentTypeError."""
     found = tuple(engine_address(each) for each in text.split(","))
     return found[0] if len(found) == 1 else found
+
+
+def is_own_machine(host: str) -> bool:
+    """Whether a host, or the path of a socket file, is on this machine: what is sent there has the same address as sender.
+
+    The look-up of a name may block. One that is unknown or cannot be reached is not.
+    """
+    if host.startswith("/"):
+        return True
+    try:
+        found = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)
+        return any(_is_own(family, where) for family, _, _, _, where in found)
+    except (OSError, UnicodeError):
+        return False
+
+
+def _is_own(family: int, where: Any) -> bool:
+    if ipaddress.ip_address(where[0].partition("%")[0]).is_loopback:
+        return True
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect(where)  # which sends nothing
+        return bool(probe.getsockname()[0] == where[0])
 
 
 def connect(

@@ -2,7 +2,9 @@
 
 import logging
 import threading
+from argparse import ArgumentTypeError
 
+from common.address import engine_address, is_own_machine
 from common.cluster.coordination import Coordination
 from common.config.errors import ConfigError
 from common.limited_log import LimitedLog
@@ -29,6 +31,7 @@ class Controller:
         self._wake = threading.Event()
         self._stopped = threading.Event()
         self._was_elected = False
+        self._places: dict[str, bool] = {}  # addresses of brokers, and whether they are of this machine
         self._thread = threading.Thread(target=self._follow, name="groups", daemon=True)
 
     def start(self) -> None:
@@ -59,6 +62,7 @@ class Controller:
             state["coordination"] = "no contact to the coordination of broker groups"
         elif not self.is_elected:
             state["election"] = Note(f"the elected controller is {self._coordination.controller() or 'not known'}")
+        state["session"] = Note(fault) if (fault := self._coordination.session_fault) else True
         for name, worker in list(self.workers.items()):
             sentence = worker.controller.sentence
             state[f"group {name}"] = Note(sentence) if sentence and self.is_elected else True
@@ -75,10 +79,20 @@ class Controller:
             self._wake.wait(LOOK_S)
             self._wake.clear()
 
+    def _is_here(self, address: str) -> bool:
+        """Whether a broker is on this machine. If that ends, the controller should not be the elected one."""
+        if not self._places.get(address):
+            try:
+                self._places[address] = is_own_machine(engine_address(address).host)
+            except ArgumentTypeError:
+                return False
+        return self._places[address]
+
     def _look(self) -> None:
         if self.is_elected != self._was_elected:
             self._was_elected = not self._was_elected
             log.info("name=%s: %s", self._name, "elected" if self._was_elected else "not elected any more")
+        self._coordination.rank(sum(worker.turns.weight(self._is_here) for worker in self.workers.values()))
         for group in self._coordination.groups():
             if group not in self.workers and not self._stopped.is_set():
                 worker = GroupWorker(group, self._coordination, self._key)

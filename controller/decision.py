@@ -250,7 +250,8 @@ def _without_lost(record: GroupRecord, master: BrokerReport) -> GroupRecord | No
         return replace(record, state=_lone_state(joining), joining=joining, reason=reason)
     if len(in_sync) == 1:  # the master goes on alone
         return _with_master(record, record.master, in_sync, f"{reason}: {record.master} is alone")
-    return replace(record, in_sync=in_sync, joining=joining, reason=reason)
+    before = {**record.before, **{name: each for name, each in record.in_sync.items() if name in lost}}
+    return replace(record, in_sync=in_sync, joining=joining, before=before, reason=reason)
 
 
 def _lone_state(joining: Mapping[str, int]) -> GroupState:

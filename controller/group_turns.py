@@ -70,6 +70,12 @@ class GroupTurns:
         """Number of brokers that have reported over an open link."""
         return sum(link.heard is not None for link in list(self._links.values()))
 
+    def weight(self, is_here: Callable[[str], bool]) -> int:
+        """The number of brokers at addresses of this machine; a master counts twice."""
+        record = self.controller.record
+        here = [name for name, each in self._brokers.items() if is_here(each.address)]
+        return len(here) + (record is not None and record.master in here)
+
     def changed(self) -> None:
         """The record or the registrations have changed, or are not known. Callable from every thread."""
         self._is_stale = True

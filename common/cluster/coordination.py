@@ -99,6 +99,13 @@ class Coordination(ABC):
         """Stand for election as the controller, under that name, until `close`. Does not raise."""
 
     @abstractmethod
+    def rank(self, number: int) -> None:
+        """Be elected after candidates of a lower rank; 0 at first. Among equal ones the first to stand is. Does not raise.
+
+        A store of one machine knows no ranks.
+        """
+
+    @abstractmethod
     def controller(self) -> str | None:
         """Name of the elected controller, as far as is known without a request; None: unknown or none. Does not block."""
 
@@ -112,6 +119,11 @@ class Coordination(ABC):
     @abstractmethod
     def contact_age_s(self) -> float:
         """Time since the latest request that was answered was sent; infinite without contact. Does not block."""
+
+    @property
+    def session_fault(self) -> str:
+        """Why a process whose machine has ended counts as alive for longer than was asked for; "": it does not."""
+        return ""
 
     @abstractmethod
     def close(self) -> None:

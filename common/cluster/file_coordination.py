@@ -130,6 +130,9 @@ class FileCoordination(FollowingCoordination):
                     self._broker(group, broker).unlink(missing_ok=True)
                 os.close(fd)
 
+    def rank(self, number: int) -> None:
+        """All candidates are on one machine."""
+
     def controller(self) -> str | None:
         with suppress(OSError):
             for name in sorted(os.listdir(self._root / "controllers")):

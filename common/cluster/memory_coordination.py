@@ -28,7 +28,7 @@ class MemoryCoordination(Coordination):
         self._shared.clients.append(self)
         self._is_away = False
         self._wanted: dict[tuple[str, str], Registration] = {}
-        self._name = ""
+        self._name, self._rank = "", 0
         self._watchers: list[tuple[str, Watcher]] = []
         self._group_watchers: list[Callable[[], None]] = []
 
@@ -104,11 +104,20 @@ class MemoryCoordination(Coordination):
         self._name = name
         self._take_names()
 
+    def rank(self, number: int) -> None:
+        if number != self._rank:
+            self._rank = number
+            self._tell(set())
+
     def controller(self) -> str | None:
-        return self._shared.candidates[0][0] if self._shared.candidates and not self._is_away else None
+        return self._elected[0] if self._elected is not None and not self._is_away else None
 
     def is_controller(self) -> bool:
-        return not self._is_away and bool(self._shared.candidates) and self._shared.candidates[0][1] is self
+        return not self._is_away and self._elected is not None and self._elected[1] is self
+
+    @property
+    def _elected(self) -> "tuple[str, MemoryCoordination] | None":
+        return min(self._shared.candidates, key=lambda each: each[1]._rank, default=None)
 
     def contact_age_s(self) -> float:
         return float("inf") if self._is_away else 0.0

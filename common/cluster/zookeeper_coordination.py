@@ -3,7 +3,8 @@
     CHROOT/groups/<group>/record           its version guards every change
     CHROOT/groups/<group>/history          its latest changes
     CHROOT/groups/<group>/brokers/<name>   ephemeral: the broker's process
-    CHROOT/controllers/<name>.<random>.0000000012   ephemeral: a candidate; the lowest number is elected
+    CHROOT/controllers/<name>.<random>.0000000012   ephemeral: a candidate with its rank; the lowest one is elected, of
+                                                    equal ones that with the lowest number
 
 Names are quoted as in URLs.
 """
@@ -45,6 +46,7 @@ class ZooKeeperCoordination(FollowingCoordination):
         super().__init__(LOOK_S)
         self._asked_at = float("-inf")
         self._candidates: list[str] | None = None
+        self._rank = 0
         self._token = secrets.token_hex(8)
         self._place_session = 0
         self._on_event = functools.partial(self._event)  # kazoo keeps one watch per path and function
@@ -108,6 +110,11 @@ class ZooKeeperCoordination(FollowingCoordination):
             if self._connection.is_connected and self._owner(path) == self._connection.session:
                 self._connection.ask_quietly(lambda: self._client.delete_async(path), zk.NoNodeError)
 
+    def rank(self, number: int) -> None:
+        if number != self._rank:
+            self._rank = number
+            self._wake.set()
+
     def controller(self) -> str | None:
         candidates = self._candidates if self._connection.is_connected else None
         return unquote(candidates[0].rsplit(".", 2)[0]) if candidates else None
@@ -123,6 +130,10 @@ class ZooKeeperCoordination(FollowingCoordination):
 
     def contact_age_s(self) -> float:
         return time.monotonic() - self._asked_at if self._connection.is_connected else float("inf")
+
+    @property
+    def session_fault(self) -> str:
+        return self._connection.session_fault
 
     def close(self) -> None:
         self._connection.close()
@@ -149,11 +160,31 @@ class ZooKeeperCoordination(FollowingCoordination):
             session = self._connection.session
             prefix = self._path("controllers", f"{quote(self._standing, safe='')}.{self._token}.")
             # Repeated after a lost connection, it may take two places: both have the token.
-            self._ask(lambda: self._client.create_async(prefix, b"", ephemeral=True, sequence=True, makepath=True))
+            data = b"%d" % self._rank
+            self._ask(lambda: self._client.create_async(prefix, data, ephemeral=True, sequence=True, makepath=True))
             self._place_session = session
         if self._standing or self._group_watchers:
-            names = self._children("controllers", watch=self._on_event)
-            self._candidates = sorted(names, key=lambda name: name.rpartition(".")[2])
+            self._candidates = self._in_order(self._children("controllers", watch=self._on_event))
+
+    def _in_order(self, names: list[str]) -> list[str]:
+        """The candidates, the elected one first."""
+        by_number = sorted(names, key=lambda name: name.rpartition(".")[2])
+        found = {name: rank for name in by_number if (rank := self._rank_of(name)) is not None}
+        if b"" in found.values():  # one of an earlier version goes by the number, so all do, or none might be elected
+            return list(found)
+        return sorted(found, key=lambda name: int(found[name]))
+
+    def _rank_of(self, name: str) -> bytes | None:
+        """The rank of a candidate, after that of this process was changed; None: it has ended."""
+        path = self._path("controllers", name)
+        found = self._connection.ask_quietly(lambda: self._client.get_async(path, watch=self._on_event), zk.NoNodeError)
+        if found is None:
+            return None
+        own = b"%d" % self._rank
+        if name.rsplit(".", 2)[1] == self._token and found[0] != own:
+            self._connection.ask_quietly(lambda: self._client.set_async(path, own), zk.NoNodeError)
+            return own
+        return bytes(found[0]) if found[0].isdigit() else b""
 
     def _register(self, group: str, broker: str, registration: Registration) -> None:
         path, data = self._broker_path(group, broker), encode_registration(registration)

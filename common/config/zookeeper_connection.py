@@ -14,6 +14,7 @@ from kazoo.security import CREATOR_ALL_ACL
 
 from common.config.blocking import gevent_patched
 from common.config.errors import StoreUnavailable, UncertainWrite
+from common.config.zookeeper_dialling import dial_near_first, with_short_dials
 from common.config.zookeeper_options import ZooKeeperOptions
 from common.limited_log import LimitedLog
 
@@ -41,6 +42,7 @@ class ZooKeeperConnection:
         self._closed = False
         self.client = _client(options)
         self.name = f"zookeeper={options.hosts}{options.chroot}"
+        self._dialled = dial_near_first(self.client, self._granted)
         self.client.add_listener(self._state_changed)
 
     def start(self) -> None:
@@ -59,6 +61,22 @@ class ZooKeeperConnection:
     def session(self) -> int:
         """The present session; 0 before the first one."""
         return (self.client.client_id or (0, b""))[0]
+
+    @property
+    def session_fault(self) -> str:
+        """A sentence when the servers grant longer sessions than are asked for; else ""."""
+        asked_s, granted_s = self._options.session_timeout_s, self._dialled.granted_s
+        if granted_s <= asked_s:
+            return ""
+        return (
+            f"ZooKeeper's sessions last {granted_s:g} s, not {asked_s:g} s: so long a process counts as alive whose machine "
+            f"has ended, and an elected controller as elected: set tickTime to at most {1000 * asked_s / 2:.0f}, or "
+            f"minSessionTimeout to {1000 * asked_s:.0f}, in zoo.cfg"
+        )
+
+    def _granted(self) -> None:
+        if fault := self.session_fault:
+            limited.warning("%s: %s", self.name, fault, about=self.name)
 
     def close(self) -> None:
         """End the session, and with it the ephemeral nodes. Requests that wait fail."""
@@ -136,7 +154,7 @@ def _client(options: ZooKeeperOptions) -> KazooClient:
     return KazooClient(
         hosts=options.hosts,
         timeout=options.session_timeout_s,
-        handler=handler,
+        handler=with_short_dials(handler),
         auth_data=auth,
         default_acl=CREATOR_ALL_ACL if auth else None,
         connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=1.0, sleep_func=handler.sleep_func),

@@ -46,7 +46,7 @@ class Confirmation:
 
     @property
     def is_settled(self) -> bool:
-        """Whether all that this broker had when it became master of its epoch is synced."""
+        """Whether all is synced that this broker had when it became master of its epoch, or lost a member of the set."""
         return self._record is not None and self._synced >= self._settled_at
 
     def has_all(self, member: str) -> bool:
@@ -66,7 +66,8 @@ class Confirmation:
             self._record = None
             return False
         self._awaited, self._is_lone = record.awaited, len(record.in_sync) == 1
-        if self._record is None or record.epoch != self._record.epoch:
+        known = self._record
+        if known is None or record.epoch != known.epoch or record.before.keys() - known.before.keys():
             self._settled_at = self._end
         self._record, self._adopted_at = record, self._end
         return self._advance()

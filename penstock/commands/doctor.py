@@ -15,7 +15,7 @@ MARKS = {"ok": click.style("ok     ", fg="green"), "note": click.style("note   "
 MARKS["missing"] = click.style("MISSING", fg="red", bold=True)
 
 
-def findings(data: Path, certificates: Iterable[Path] = ()) -> Iterator[DoctorFinding]:
+def findings(data: Path, certificates: Iterable[Path] = (), config: str = "") -> Iterator[DoctorFinding]:
     yield software.python()
     yield software.libraries()
     yield software.native_modules()
@@ -26,6 +26,7 @@ def findings(data: Path, certificates: Iterable[Path] = ()) -> Iterator[DoctorFi
     yield from (storage.room(data), storage.file_system(data), storage.sync_time(data))
     yield from map(software.certificate, certificates)
     yield from replication.groups(replicas.states(read_running(data) or {}))
+    yield from replication.sessions(config)
 
 
 @click.command("doctor")
@@ -45,10 +46,18 @@ def findings(data: Path, certificates: Iterable[Path] = ()) -> Iterator[DoctorFi
     metavar="FILE",
     help="Check when this certificate of a proxy expires; repeatable.",
 )
+@click.option(
+    "--config",
+    default="",
+    envvar="PENSTOCK_CONFIG",
+    show_envvar=True,
+    metavar="URL",
+    help="Check that the coordination of broker groups at URL answers, and how long its sessions are.",
+)
 @output_option
-def command(data: Path, tls_cert: tuple[Path, ...], output: str) -> None:
+def command(data: Path, tls_cert: tuple[Path, ...], config: str, output: str) -> None:
     """Check this machine and show what to do. Exit code 1 when something is missing that Penstock needs."""
-    found = list(findings(data.absolute(), tls_cert))
+    found = list(findings(data.absolute(), tls_cert, config))
     lacking = [each for each in found if each.state == "missing"]
     if is_for_scripts(output):
         show_value({"ok": not lacking, "findings": [each.to_value() for each in found]}, output)

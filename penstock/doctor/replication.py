@@ -1,8 +1,10 @@
-"""The broker groups with replicas of a running `up`."""
+"""The broker groups with replicas of a running `up`, and the sessions of their coordination."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from common.cluster.opening import open_coordination
+from common.config.errors import ConfigError
 from penstock.doctor.finding import DoctorFinding
 
 WHOLE = "SYNC_REPLICATION"
@@ -24,6 +26,24 @@ def groups(states: Mapping[str, Mapping[str, Any]]) -> Iterator[DoctorFinding]:
                 yield DoctorFinding(
                     "damaged log", "note", words, "start a broker that has the bytes: its log names them"
                 )
+
+
+def sessions(url: str) -> Iterator[DoctorFinding]:
+    """One finding about the coordination at that URL; none when there is no URL."""
+    if not url:
+        return
+    try:
+        coordination = open_coordination(url)
+        try:
+            coordination.groups()
+            fault = coordination.session_fault
+        finally:
+            coordination.close()
+    except ConfigError as error:
+        yield DoctorFinding("coordination", "missing", str(error), "no master is replaced until it answers")
+        return
+    advice = "a machine that dies is replaced later than docs/replicas.md says" if fault else ""
+    yield DoctorFinding("coordination", "note" if fault else "ok", fault or "answers", advice)
 
 
 def _group(name: str, state: Mapping[str, Any]) -> DoctorFinding:

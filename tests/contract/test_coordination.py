@@ -182,6 +182,24 @@ class CoordinationContract:
         until(lambda: coordination.contact_age_s() < 1.0, "contact")
 
 
+class RankContract:
+    """Promises of those whose candidates may be on several machines."""
+
+    def test_of_the_candidates_one_of_the_lowest_rank_is_elected_and_of_equal_ones_the_first(self, open_another):
+        one, two, three = (open_another() for _ in range(3))
+        for number, each in enumerate((one, two, three)):
+            each.stand(f"c{number}")
+            until(lambda: one.is_controller() and one.controller() == "c0", "the first stays elected")
+        one.rank(2)
+        until(lambda: two.is_controller() and not one.is_controller(), "the second of equal ones")
+        two.rank(1)
+        until(lambda: three.is_controller() and not two.is_controller(), "the one of the lowest rank")
+        three.close()
+        until(lambda: two.is_controller() and one.controller() == "c1", "the next by rank")
+        one.rank(0)
+        until(lambda: one.is_controller() and not two.is_controller(), "the first, whose rank is the lowest now")
+
+
 @pytest.fixture
 def opened():
     """Coordinations to close behind the test, last first."""
@@ -191,7 +209,7 @@ def opened():
         coordination.close()
 
 
-class TestMemoryCoordination(CoordinationContract):
+class TestMemoryCoordination(RankContract, CoordinationContract):
     @pytest.fixture
     def open_another(self, opened):
         def open_it():
@@ -311,7 +329,7 @@ def server(tmp_path_factory):
         yield running
 
 
-class TestZooKeeperCoordination(RealProcesses, CoordinationContract):
+class TestZooKeeperCoordination(RealProcesses, RankContract, CoordinationContract):
     @pytest.fixture
     def url(self, server):
         return f"zookeeper://{server.address}/coordination/{next(CHROOTS)}?session_timeout_s=6"  # a loaded machine may stall
@@ -355,6 +373,23 @@ class TestZooKeeperCoordination(RealProcesses, CoordinationContract):
         other.stand("other")
         until(lambda: other.controller() == "one", "the second candidate")
         until(one.is_controller, "the first to stay elected")
+
+    def test_beside_a_candidate_of_an_earlier_version_which_knows_no_ranks_the_first_is_elected(self, open_another):
+        one, two = open_another(), open_another()
+        one.stand("one")
+        until(one.is_controller, "the election")
+        older = one._client.create(one._path("controllers", "older.0123."), b"", sequence=True)
+        one.rank(3)
+        two.stand("two")
+        until(lambda: two.controller() == "one" and one.is_controller(), "all go by the number")
+        one._client.delete(older)
+        until(lambda: two.is_controller() and not one.is_controller(), "all go by the rank")
+
+    def test_a_session_that_is_longer_than_asked_for_is_told(self, open_another, server, opened):
+        assert open_another().groups() == [] and opened[-1].session_fault == ""
+        opened.append(open_coordination(f"zookeeper://{server.address}/short?session_timeout_s=0.3"))
+        assert opened[-1].groups() == []
+        assert "sessions last 1 s, not 0.3 s" in opened[-1].session_fault
 
     def test_a_record_that_is_garbage_is_named(self, open_another):
         coordination = open_another()

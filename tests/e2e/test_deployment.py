@@ -1,21 +1,17 @@
 """The page about several machines, followed literally on three of them: each block on the machines that it names."""
 
 import json
-import re
 import subprocess
 import sys
 from contextlib import ExitStack
 
 import pytest
 
-from tests.pages import NOT_RUN
-from tests.services.machines import ROOT, Machine
+from tests.services.machines import Machine
 from tests.services.network import Network
+from tests.services.page_cluster import NAMES, ROLLING, blocks, follow, make_cluster, wait_in_sync
 from tests.waiting import until
 
-BLOCK = re.compile(r"^```(sh|python) ([a-z0-9 ]+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-NAMES = ("m1", "m2", "m3")
-ROLLING = "rolling"
 TO_REACH = 100  # messages acknowledged between two restarts
 
 TRAFFIC = """
@@ -61,13 +57,6 @@ print(json.dumps({"sent": sent, "failed": failed, "received": received}))
 """
 
 
-def blocks() -> list[tuple[str, list[str], str]]:
-    """(language, words after it, lines) of the page's blocks for machines."""
-    page = (ROOT / "docs" / "deployment.md").read_text()
-    found = [(language, words.split(), text) for language, words, text in BLOCK.findall(page)]
-    return [each for each in found if not {*each[1]} & {*NOT_RUN}]  # the machines run the code of this tree
-
-
 @pytest.fixture
 def machines(tmp_path):
     with ExitStack() as stack:
@@ -102,39 +91,8 @@ class Traffic:
         self.result = json.loads(told.splitlines()[-1]) if told else {}
 
 
-def wait_in_sync(machines: dict[str, Machine]) -> None:
-    command = "set -a; . /etc/penstock/cluster.conf; penstock broker list"
-    shown = [""]
-
-    def is_in_sync() -> bool:
-        shown[0] = machines["m1"].run(command)
-        return shown[0].count("SYNC_REPLICATION") == 2
-
-    try:
-        until(is_in_sync, "both brokers are in sync", 30)
-    except AssertionError as error:
-        journals = "\n".join(f"{name}\n{each.journals()}" for name, each in machines.items())
-        raise AssertionError(f"{shown[0]}\n{journals}") from error
-
-
-def follow(machines: dict[str, Machine], language: str, names: list[str], text: str) -> str:
-    """Run a block; returns its last output."""
-    shown = ""
-    for name in names:
-        if language == "python":
-            machines["m1"].run(f"scp shop.json {name}:$PWD/")
-        program = ("bash", "-e", "-s") if language == "sh" else (sys.executable, "-")
-        shown = machines[name].run(text, program=program)
-    return shown
-
-
 def test_the_page_makes_a_cluster_over_tls_and_restarts_it_without_a_lost_message(machines):
-    shown = ""
-    for language, names, text in blocks():
-        if names[0] != ROLLING:
-            shown = follow(machines, language, names, text)
-        if "--broker b" in text:
-            wait_in_sync(machines)
+    shown = make_cluster(machines)
     assert shown.startswith("stored in queue") and shown.endswith("customer-7 b'first'\n"), shown
 
     with Traffic(machines["m3"]) as traffic:

@@ -4,6 +4,7 @@ with ZooKeeper(tmp_path) as server:
     open_store(f"zookeeper://{server.address}/test")
 """
 
+import re
 import shutil
 import socket
 import subprocess
@@ -22,11 +23,10 @@ MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 JAR_FOLDER = Path("/usr/share/java")
 START_DEADLINE_S = 30.0
 RECONNECT_S = 30.0  # a server that starts may never answer a session's request: the client waits its session's time
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "deployment.md"
+TIMES = re.compile(r"^(?:tickTime|initLimit|syncLimit)=\d+\n", re.MULTILINE)
 CONFIG = """\
-tickTime=500
-initLimit=10
-syncLimit=5
-dataDir={directory}/data
+{times}dataDir={directory}/data
 clientPort={port}
 clientPortAddress={host}
 admin.enableServer=false
@@ -61,7 +61,8 @@ class ZooKeeper:
         """Start it and return when it serves."""
         (self._directory / "data").mkdir(parents=True, exist_ok=True)
         config = self._directory / "zoo.cfg"
-        config.write_text(CONFIG.format(directory=self._directory, host=self._host, port=self.port))
+        times = "".join(TIMES.findall(PAGE.read_text()))  # as operators are told to set them
+        config.write_text(CONFIG.format(times=times, directory=self._directory, host=self._host, port=self.port))
         with open(self._directory / "zookeeper.log", "ab") as log:
             self._process = subprocess.Popen(
                 [

@@ -125,7 +125,7 @@ def _serves(port: int) -> bool:
 
 
 def zookeeper_settings(store: Path, port: int) -> str:
-    """The documented configuration, with a tick that lets brokers have the sessions of 2 s that they ask for."""
+    """The documented configuration, of one server."""
     return f"""\
 tickTime=500
 dataDir={store}

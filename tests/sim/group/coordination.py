@@ -102,6 +102,9 @@ class SimulatedCoordination(Coordination):
     def stand(self, name: str) -> None:
         self.inner.stand(name)
 
+    def rank(self, number: int) -> None:
+        self.inner.rank(number)
+
     def controller(self) -> str | None:
         return self.inner.controller()
 

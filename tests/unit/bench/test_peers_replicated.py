@@ -20,6 +20,7 @@ from bench.peers.replicated.switch_over import SwitchOver
 from bench.peers.replicated.workloads import SHAPES, STEADY, WORKLOADS
 from bench.peers.workloads import Terms
 from bench.servers import ServerUse
+from tests.services.zookeeper import PAGE, TIMES
 from tests.waiting import until
 
 LATENCY = {"p50": 0.1, "p99": 0.5, "p99_9": 2.0, "p99_99": 3.0, "max_ms": 4.0, "share_under_1_ms": 0.98765}
@@ -195,6 +196,7 @@ def test_nats_servers_know_each_other_and_have_files(tmp_path):
 def test_a_zookeeper_allows_the_sessions_that_brokers_ask_for(tmp_path):
     tick = next(line for line in lines_of(penstock.zookeeper_settings(tmp_path, 1)) if line.startswith("tickTime="))
     assert 2 * int(tick.partition("=")[2]) <= 2000  # a session has two ticks at least
+    assert tick + "\n" in TIMES.findall(PAGE.read_text()), "another one than docs/deployment.md says"
 
 
 # -- figures

@@ -5,7 +5,15 @@ from argparse import ArgumentTypeError
 import gevent
 import pytest
 
-from common.address import PATH_BYTES_MAX, Address, connect, engine_address, engine_addresses, host_and_port
+from common.address import (
+    PATH_BYTES_MAX,
+    Address,
+    connect,
+    engine_address,
+    engine_addresses,
+    host_and_port,
+    is_own_machine,
+)
 from common.net.server import listen_file
 
 
@@ -60,3 +68,13 @@ def test_engines_are_one_address_or_those_of_the_brokers_of_a_group():
     assert engine_addresses("10.0.0.1:9702,unix:/run/b") == (Address("10.0.0.1", 9702), Address("/run/b"))
     with pytest.raises(ArgumentTypeError):
         engine_addresses("10.0.0.1:9702,")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.1.1", "::1", "localhost", "/run/engine.sock"])
+def test_what_is_on_this_machine_is_known(host):
+    assert is_own_machine(host)
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "2001:db8::1", "host.invalid", "a" * 300])
+def test_what_is_elsewhere_or_unknown_is_not_on_this_machine(host):
+    assert not is_own_machine(host)

@@ -112,6 +112,16 @@ def test_a_master_with_two_slaves_loses_one_without_a_new_epoch():
     three = replace(SYNC, in_sync={"a": 1, "b": 1, "c": 1})
     found = decide(VERSION, three, {"a": view(followers=following(is_lost=True)), "b": view(), "c": view()}).record
     assert (found.state, found.epoch, found.in_sync) == (SYNC.state, 3, {"a": 1, "c": 1})
+    assert found.before == {"b": 1}, (
+        "after a power cut of the others it may be the only one that has what is not synced"
+    )
+    lost = {"a": view(2), "c": view(2)}
+    assert "waiting for b" in decide(VERSION, found, lost).sentence
+    there = decide(VERSION, found, {**lost, "b": view(log=LogPoint(3, 220))}).record
+    assert (there.master, there.before) == ("b", {"a": 1, "c": 1})
+    others = {"c": following()["b"]}
+    assert decide(VERSION, found, {"a": view(followers=others), "c": view()}).record is None
+    assert decide(VERSION, found, {"a": view(followers=others, is_settled=True), "c": view()}).record.before == {}
 
 
 def test_a_master_is_replaced_only_when_a_slave_and_the_controller_have_lost_it():

@@ -1,11 +1,14 @@
 """A controller's memory of a group: ages of reports and versions, slaves that rest, the last sentence."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 from common.cluster.coordination import Registration, VersionedRecord
-from common.cluster.group_record import GroupState, LogPoint
+from common.cluster.group_record import GroupRecord, GroupState, LogPoint
+from common.cluster.memory_coordination import MemoryCoordination
 from common.cluster.reports import FollowerReport
 from controller.group_controller import REPORT_S_MAX, GroupController, Heard
+from controller.group_turns import GroupTurns
 from controller.join_rests import STEADY_S
 from tests.unit.controller.test_decision import ASYNC, SEMI, SINGLE, SYNC, VERSION, following, report
 
@@ -113,3 +116,21 @@ def test_a_group_without_a_record_gets_its_first_one():
     empty = report(version=0, log_id="", log=LogPoint(0, 0))
     step = made.decide(BOTH, heard(0.1, a=empty, b=empty), 0.1)
     assert (step.version, step.record.epoch, step.record.master) == (0, 1, "a")
+
+
+def test_the_brokers_of_a_machine_weigh_one_each_and_the_master_twice():
+    coordination = MemoryCoordination()
+    for name, address in {"a": "m1:1", "b": "m2:1", "c": "m2:2"}.items():
+        coordination.peer().register("g", name, Registration(1, address))
+
+    def link(name: str, address: str) -> SimpleNamespace:
+        return SimpleNamespace(address=address, heard=None, push=lambda record: None, close=lambda: None)
+
+    turns = GroupTurns("g", coordination, link, lambda: 0.0, lambda: 0)
+    turns.turn()
+    weights = [turns.weight(lambda address, machine=each: address.startswith(machine)) for each in ("m1", "m2", "m3")]
+    assert weights == [1, 2, 0], "without a record there is no master"
+    coordination.write("g", GroupRecord(1, GroupState.SINGLE_MASTER, "a", {"a": 1}), 0)
+    turns.changed()
+    turns.turn()
+    assert turns.weight(lambda address: address.startswith("m1")) == 2

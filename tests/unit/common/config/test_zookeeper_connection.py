@@ -1,11 +1,13 @@
-"""Requests to ZooKeeper whose answers do not come."""
+"""Requests to ZooKeeper whose answers do not come; which server is dialled, and for how long."""
 
 import pytest
 from kazoo.handlers.gevent import SequentialGeventHandler
 from kazoo.handlers.threading import SequentialThreadingHandler
 
+from common.config import zookeeper_dialling
 from common.config.errors import StoreUnavailable, UncertainWrite
 from common.config.zookeeper_connection import ZooKeeperConnection
+from common.config.zookeeper_dialling import with_short_dials
 from common.config.zookeeper_options import ZooKeeperOptions
 
 OPTIONS = ZooKeeperOptions("127.0.0.1:1", session_timeout_s=0.02, connect_timeout_s=0.1)
@@ -42,3 +44,25 @@ def test_an_answer_and_an_error_are_passed_on(asked):
     assert connection.ask_all([lambda: good, lambda: good]) == ["value", "value"]
     with pytest.raises(KeyError):
         connection.ask(lambda: bad)
+
+
+@pytest.fixture
+def dialled(asked, monkeypatch):
+    """A client's connection to servers of which the second is on this machine; the time that it gives a dial."""
+    connection, _ = asked
+    monkeypatch.setattr(zookeeper_dialling, "is_own_machine", lambda host: host == "192.0.2.2")
+    connection.client.hosts = [(f"192.0.2.{number}", 2181) for number in (1, 2, 3)]
+    return connection.client._connection
+
+
+def test_the_server_of_this_machine_is_dialled_first_and_the_others_by_chance(dialled):
+    orders = {tuple(host for host, _, _ in dialled._expand_client_hosts()) for _ in range(100)}
+    assert orders == {("192.0.2.2", "192.0.2.1", "192.0.2.3"), ("192.0.2.2", "192.0.2.3", "192.0.2.1")}
+
+
+@pytest.mark.parametrize("handler", [SequentialThreadingHandler, SequentialGeventHandler])
+def test_a_server_that_does_not_answer_is_given_up_before_the_session_ends(handler, monkeypatch):
+    given = []
+    monkeypatch.setattr(handler, "create_connection", lambda self, *addresses, **options: given.append(options))
+    with_short_dials(handler()).create_connection(address=("192.0.2.1", 2181), timeout=2.0, use_ssl=False)
+    assert given == [{"address": ("192.0.2.1", 2181), "timeout": 0.5, "use_ssl": False}]

@@ -119,6 +119,21 @@ STEPS = st.one_of(
 )
 
 
+def test_a_master_that_loses_a_member_is_settled_once_it_has_synced_what_it_had_then(master):
+    master.adopt(THREE)
+    master.synced(100)
+    assert master.is_settled
+    master.written(130)
+    master.adopt(replace(PAIR, before={"c": 3}))
+    assert not master.is_settled, "only c may have what the three have confirmed, after a power cut of the others"
+    master.written(150)
+    master.adopt(replace(PAIR, before={"c": 3}, joining={"c": 4}))
+    master.synced(130)
+    assert master.is_settled
+    master.adopt(PAIR)
+    assert master.is_settled
+
+
 def test_a_step_that_confirms_nothing_more_says_so(master):
     master.adopt(PAIR)
     assert not master.advance(120, 70)
