@@ -118,7 +118,10 @@ class Coordination(ABC):
 
     @abstractmethod
     def contact_age_s(self) -> float:
-        """Time since the latest request that was answered was sent; infinite without contact. Does not block."""
+        """Time since the latest request was sent that the coordination has answered as a whole; infinite without contact.
+
+        An answer of one server that may be cut off from the others does not count. Does not block.
+        """
 
     @property
     def session_fault(self) -> str:

@@ -1,7 +1,7 @@
 """Coordination on files, for the processes of one machine.
 
     DIR/lock                      writers of records hold its flock
-    DIR/controllers/000…012.name  held by a candidate; the lowest number is elected
+    DIR/controllers/000…012.name  held by a candidate, and touched all the time; the lowest number is elected
     DIR/groups/<group>/record     the version, a line feed, the record
     DIR/groups/<group>/history    its latest changes
     DIR/groups/<group>/brokers/<name>   held by the broker's process
@@ -11,6 +11,7 @@ Files are 0600 and directories 0700. DIR must be on a local file system (flock, 
 
 import errno
 import os
+import time
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -33,6 +34,9 @@ from common.config.file_lock import locked
 from common.config.held_files import hold, read_held
 
 POLL_S = 0.05
+TOUCH_S = 0.5
+HUNG_S_MAX = 3.0
+"""A candidate that has not touched its file for longer stands still: the next one is elected."""
 REGISTRATION_BYTES_MAX = 4096
 
 
@@ -43,6 +47,7 @@ class FileCoordination(FollowingCoordination):
         self._root = Path(directory)
         self._held: dict[tuple[str, str], int] = {}
         self._place: tuple[str, int] | None = None
+        self._touched_s = float("-inf")
         with self._as_unavailable():
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
             for name in ("controllers", "groups"):
@@ -136,19 +141,23 @@ class FileCoordination(FollowingCoordination):
     def controller(self) -> str | None:
         with suppress(OSError):
             for name in sorted(os.listdir(self._root / "controllers")):
-                data = read_held(self._root / "controllers" / name, 0)
-                if data is not None:
+                if self._stands(name):
                     return unquote(name.partition(".")[2])
         return None
 
     def is_controller(self) -> bool:
         place = self._place
         with suppress(OSError):
-            folder = self._root / "controllers"
-            return place is not None and all(
-                name >= place[0] or read_held(folder / name, 0) is None for name in os.listdir(folder)
-            )
+            names = os.listdir(self._root / "controllers")
+            return place is not None and not any(name < place[0] and self._stands(name) for name in names)
         return False
+
+    def _stands(self, name: str) -> bool:
+        """Whether a candidate has not ended, and does not stand still. Raises OSError."""
+        path = self._root / "controllers" / name
+        if read_held(path, 0) is None:
+            return False
+        return time.time() - path.stat().st_mtime <= HUNG_S_MAX
 
     def contact_age_s(self) -> float:
         return 0.0 if self._root.is_dir() else float("inf")
@@ -181,6 +190,9 @@ class FileCoordination(FollowingCoordination):
                     self._register(group, broker, registration)
             if self._standing and self._place is None:
                 self._take_place()
+            if self._place is not None and time.monotonic() - self._touched_s >= TOUCH_S:
+                os.utime(self._place[1])
+                self._touched_s = time.monotonic()
 
     def _register(self, group: str, broker: str, registration: Registration) -> None:
         fd = self._held.get((group, broker))

@@ -36,7 +36,9 @@ from common.config.zookeeper_connection import ZooKeeperConnection
 from common.config.zookeeper_options import ZooKeeperOptions
 
 LOOK_S = 0.5
-"""Without an event, the content is read again so often: an event may be lost, and each answer proves the contact."""
+"""Without an event, the content is read again so often, as an event may be lost, and the contact is proved."""
+PROOF_S = 0.25
+"""So often at most: each proof is a request to ZooKeeper's leader."""
 REMEMBER_ATTEMPTS = 5
 
 
@@ -47,6 +49,7 @@ class ZooKeeperCoordination(FollowingCoordination):
         self._asked_at = float("-inf")
         self._candidates: list[str] | None = None
         self._rank = 0
+        self._proved_at = float("-inf")
         self._token = secrets.token_hex(8)
         self._place_session = 0
         self._on_event = functools.partial(self._event)  # kazoo keeps one watch per path and function
@@ -149,6 +152,20 @@ class ZooKeeperCoordination(FollowingCoordination):
         self._wake.set()
 
     # -- in the coordination's thread
+
+    def _follow_once(self) -> None:
+        super()._follow_once()
+        if not self._closed and self._has_contact() and time.monotonic() - self._proved_at >= PROOF_S:
+            self._prove_contact()
+
+    def _prove_contact(self) -> None:
+        """Ask the leader. A server that is cut off from it still answers reads for a while.
+
+        A lone master confirms while its contact is proved, and that has to end in time for an operator to replace it.
+        """
+        asked_at = time.monotonic()
+        self._connection.ask(lambda: self._client.sync_async(self._path("groups")))
+        self._asked_at, self._proved_at = asked_at, time.monotonic()
 
     def _has_contact(self) -> bool:
         return self._connection.is_connected
@@ -253,7 +270,4 @@ class ZooKeeperCoordination(FollowingCoordination):
         return self._path("groups", quote(group, safe=""), "brokers", quote(broker, safe=""))
 
     def _ask(self, send: Callable[[], Any], *, writes: bool = False) -> Any:
-        asked_at = time.monotonic()
-        answer = self._connection.ask(send, writes=writes)
-        self._asked_at = max(self._asked_at, asked_at)
-        return answer
+        return self._connection.ask(send, writes=writes)

@@ -157,7 +157,9 @@ def _client(options: ZooKeeperOptions) -> KazooClient:
         handler=with_short_dials(handler),
         auth_data=auth,
         default_acl=CREATOR_ALL_ACL if auth else None,
-        connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=1.0, sleep_func=handler.sleep_func),
+        connection_retry=KazooRetry(
+            max_tries=-1, delay=0.05, max_delay=min(1.0, options.session_timeout_s / 8), sleep_func=handler.sleep_func
+        ),
         use_ssl=bool(options.ca_file),
         ca=options.ca_file or None,
         certfile=options.cert_file or None,

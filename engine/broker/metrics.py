@@ -14,6 +14,7 @@ penstock_broker_slave_reads_total | reads and look-ups that this broker has serv
 penstock_broker_lent_bytes_total | bytes that this broker has read for another one: cold reads of its master, repairs | –
 penstock_broker_redirected_reads_total | reads, of a master's clients, that were left to slaves | –
 penstock_broker_damaged_segments | segments with damage that is not repaired | above 0 for long: as above
+penstock_broker_diverged_folders | folders below diverged/ in the data directory | grows: `penstock log diverged` lists and removes them
 penstock_broker_log_end_position_bytes | bytes | far apart for long: the disk is slow
 penstock_broker_log_durable_position_bytes | bytes | far apart for long: the disk is slow
 """
@@ -40,15 +41,17 @@ class BrokerMetrics:
         life: returns the open log; None: there is none.
         standby: serves while this broker does not lead.
         pieces: reads the log for other brokers.
+        diverged: the number of folders with what replication has put aside.
         now_ms: the monotonic clock.
     """
 
     def __init__(
         self, life: Callable[[], BrokerLife | None], server: LinkServer, scrub: ScrubCounts,
-        repairs: RepairCounts, standby: Standby, pieces: PieceReads, now_ms: Callable[[], int],
+        repairs: RepairCounts, standby: Standby, pieces: PieceReads, diverged: Callable[[], int],
+        now_ms: Callable[[], int],
     ) -> None:  # fmt: skip
         self._life, self._server, self._scrub, self._repairs, self._now_ms = life, server, scrub, repairs, now_ms
-        self._standby, self._pieces = standby, pieces
+        self._standby, self._pieces, self._diverged = standby, pieces, diverged
 
     def collect(self) -> Iterator[Metric]:
         for name, count, text in (
@@ -60,6 +63,8 @@ class BrokerMetrics:
         ):
             yield CounterMetricFamily(_PREFIX + name, text, value=count)
         yield GaugeMetricFamily(_PREFIX + "damaged_segments", "Segments with damage.", value=self._repairs.damaged)
+        text = "Folders with what replication has taken out of the log."
+        yield GaugeMetricFamily(_PREFIX + "diverged_folders", text, value=self._diverged())
         life = self._life()
         if life is None:
             return

@@ -200,6 +200,7 @@ class BrokerProcess:
                 self._core.repairs,
                 self._core.standby,
                 self._core.ops.pieces,
+                lambda: len(self.env.list(f"{self.directory}/diverged")),
                 self.env.clock.monotonic_ms,
             )
         )

@@ -12,16 +12,19 @@ from common.quoting import escaped
 from common.utc import utc_ms
 from engine.errors import EngineError, LockedError
 from engine.log.offline.directory import Directory, NoLogError, opened
+from engine.log.offline.diverged import DivergedFolder, diverged_folders, remove_diverged
 from engine.log.offline.dump import DumpQuery, dump
 from engine.log.offline.finding import DAMAGE, Finding
 from engine.log.offline.repair import carry_out, plan
 from engine.log.offline.stats import LogStats, count
 from engine.log.offline.verify import Totals, verify
+from penstock.commands.confirming import confirm, yes_option
 from penstock.commands.exits import CONFLICT, FAILED, NOT_FOUND, CommandError, CommandGroup
-from penstock.commands.output import is_for_scripts, output_option, show_value, table
+from penstock.commands.output import is_for_scripts, output_option, show_rows, show_value, table
 
 BATCH_COLUMNS = ("position", "kind", "topic", "queue", "offset", "records", "size", "stored_at")
 RECORD_COLUMNS = ("topic", "queue", "offset", "stored_at", "id", "key", "size")
+DIVERGED_COLUMNS = ("name", "kind", "segments", "bytes", "at")
 TOPIC_COLUMNS = ("topic", "batches", "records", "bytes", "records_a_batch")
 
 directory_argument = click.argument(
@@ -38,6 +41,7 @@ def command() -> None:
     penstock log dump .penstock --topic orders --queue 0 --records --limit 20
     penstock log stats .penstock --top 5
     penstock log repair .penstock          # shows the steps; --yes makes them
+    penstock log diverged .penstock        # what replication has put aside; --remove NAME removes it
     """
 
 
@@ -202,3 +206,32 @@ def repair_command(directory: Path, yes: bool, output: str) -> None:
         elif not done:
             click.echo("There was nothing to repair.")
     raise SystemExit(1 if any(each.what == DAMAGE for each in wanted.stays) else 0)
+
+
+@command.command("diverged")
+@directory_argument
+@click.option("--remove", multiple=True, metavar="NAME", help="Remove this folder and its messages; repeatable.")
+@yes_option
+@output_option
+def diverged_command(directory: Path, remove: tuple[str, ...], yes: bool, output: str) -> None:
+    """List what a broker with replicas has put aside because its master had something else, or remove some of it.
+
+    Its engine may run. Each folder is a data directory: `penstock log dump DIR/diverged/NAME` shows its messages.
+    """
+    with errors_as_sentences():
+        if remove:
+            confirm(f"Remove {', '.join(remove)} below {directory}/diverged for good?", yes)
+            found = [remove_diverged(directory, name) for name in remove]
+        else:
+            found = diverged_folders(directory)
+    show_rows([_diverged_row(each) for each in found], DIVERGED_COLUMNS, output)
+
+
+def _diverged_row(each: DivergedFolder) -> dict[str, Any]:
+    return {
+        "name": each.name,
+        "kind": each.kind,
+        "segments": each.segments,
+        "bytes": each.bytes,
+        "at": utc_ms(each.at_ms),
+    }

@@ -244,22 +244,33 @@ class RealProcesses:
 
         return open_it
 
-    def test_what_a_killed_process_held_is_free(self, url, opened):
-        child = subprocess.Popen([sys.executable, "-c", CHILD, url, "1"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    @pytest.fixture
+    def child(self, url):
+        """Another process, which is registered and elected."""
+        made = subprocess.Popen([sys.executable, "-c", CHILD, url, "1"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         try:
-            assert child.stdout.readline() == b"ready\n"
-            opened.append(open_coordination(url))
-            here = opened[-1]
-            here.stand("here")
-            until(lambda: here.controller() == "child", "the child to be seen")
-            assert here.brokers("g") == {"a": Registration(1, "child:1")} and not here.is_controller()
-            child.send_signal(signal.SIGKILL)
-            here.register("g", "a", Registration(2, "here:1"))
-            until(lambda: here.brokers("g") == {"a": Registration(2, "here:1")}, "the name to be free", 20.0)
-            until(here.is_controller, "the election", 20.0)
+            assert made.stdout.readline() == b"ready\n"
+            yield made
         finally:
-            child.kill()
-            child.communicate()
+            made.kill()
+            made.communicate()
+
+    def test_what_a_killed_process_held_is_free(self, child, open_another):
+        here = open_another()
+        here.stand("here")
+        until(lambda: here.controller() == "child", "the child to be seen")
+        assert here.brokers("g") == {"a": Registration(1, "child:1")} and not here.is_controller()
+        child.send_signal(signal.SIGKILL)
+        here.register("g", "a", Registration(2, "here:1"))
+        until(lambda: here.brokers("g") == {"a": Registration(2, "here:1")}, "the name to be free", 20.0)
+        until(here.is_controller, "the election", 20.0)
+
+    def test_a_candidate_that_stands_still_gives_way_to_the_next_one(self, child, open_another):
+        here = open_another()
+        here.stand("here")
+        until(lambda: here.controller() == "child", "the child to be seen")
+        child.send_signal(signal.SIGSTOP)
+        until(lambda: here.is_controller() and here.controller() == "here", "the election", 20.0)
 
     def test_a_watcher_that_fails_keeps_no_other_from_being_called(self, open_another):
         one, seen = open_another(), []
@@ -384,6 +395,14 @@ class TestZooKeeperCoordination(RealProcesses, RankContract, CoordinationContrac
         until(lambda: two.controller() == "one" and one.is_controller(), "all go by the number")
         one._client.delete(older)
         until(lambda: two.is_controller() and not one.is_controller(), "all go by the rank")
+
+    def test_answers_to_reads_do_not_prove_the_contact(self, open_another, monkeypatch):
+        """A server that is cut off from the others answers them for a while."""
+        one = open_another()
+        one.watch("g", lambda group: None)
+        until(lambda: one.contact_age_s() < 1.0, "contact")
+        monkeypatch.setattr(one, "_prove_contact", lambda: None)
+        until(lambda: one.groups() == [] and one.contact_age_s() > 1.5, "the end of the contact")
 
     def test_a_session_that_is_longer_than_asked_for_is_told(self, open_another, server, opened):
         assert open_another().groups() == [] and opened[-1].session_fault == ""
