@@ -234,6 +234,7 @@ def test_a_broker_that_restarts_elsewhere_is_dialled_at_its_new_address(files):
     files.controller("c1")
     a, b = files.in_sync()
     b.stop()
+    a.follow(b, is_lost=True)
     again = files.broker("b", 2)
     until(lambda: again.record and again.record.in_sync == {"a": 1}, "the old process to leave the set")
     again.tell(hears_master=True)
