@@ -263,3 +263,11 @@ def test_a_key_that_is_missing_and_a_store_that_is_gone_are_sentences(tmp_path, 
         assert replicas.words(state) == state["error"] != ""
         assert found({"g": state})[0][1] == "missing"
     assert replicas.states({"config": "", "cluster_key": ""}) == {}, "no replicas run"
+
+
+def test_the_doctor_says_whether_the_coordination_answers(tmp_path):
+    assert list(replication.sessions("")) == []
+    (found,) = replication.sessions(f"file://{tmp_path}/config")
+    assert (found.subject, found.state, found.words) == ("coordination", "ok", "answers")
+    (found,) = replication.sessions("zookeeper://127.0.0.1:1/penstock?connect_timeout_s=0.1")
+    assert found.state == "missing" and "no connection within 0.1 s" in found.words
