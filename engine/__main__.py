@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 from common.config.applying import process_name
 from common.config.health import ConfigMetrics, config_health
 from common.errors import PenstockError
+from common.net.places_metrics import PlacesMetrics
 from common.ops import announce_ready, setup_logging, start_ops
 from common.ops.build_info import installed_version
 from common.ops.ending import end
@@ -65,9 +66,11 @@ def serve(parts: Composition, store: Log) -> None:
     registry = CollectorRegistry()
     registry.register(EngineMetrics(node, server, parts.scrub))
     registry.register(ConfigMetrics(lambda: follower.view))
+    registry.register(PlacesMetrics(server.places))
 
     def health() -> dict[str, bool | str]:
         followed = {"configuration": config_health(follower.view)} if options.config else {}
+        followed["connections"] = server.places.health()
         disk = store.retention.health
         return {"log": True, "disk": disk, "accepting": not parts.asked.is_set() or "stopping", **followed}
 

@@ -29,9 +29,9 @@ SECTIONS = {
     "Both proxies": (
         "common.breaker_metrics",
         "common.key_uses",
-        "common.net.places_metrics",
         "common.net.certificate",
     ),
+    "Proxies and engines": ("common.net.places_metrics",),
     "Traces of both proxies": ("common.tracing.metrics",),
     "Producer proxy": ("producer_proxy.metrics",),
     "Fallback buffer of a producer proxy": ("producer_proxy.buffer.metrics",),

@@ -9,9 +9,7 @@ from common.readiness import Note
 from common.recent_count import SHOWN, RecentCount
 
 limited = LimitedLog(logging.getLogger("penstock.net"))
-NO_ROOM = (
-    "places are the connections of clients with valid credentials: find the one that leaks, or raise --connections-max"
-)
+NO_ROOM = "places are those of authenticated clients: find the one that leaks, or raise --connections-max of a proxy"
 
 
 class Places:

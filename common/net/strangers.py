@@ -13,7 +13,7 @@ SHARE = 4  # strangers take this part of all connections, and those of one addre
 LEAST = 16  # but as many as this, where the server has room for them
 
 
-class Strangers:
+class BoundedStrangers:
     """The strangers of one server, oldest first.
 
     The bound per address counts strangers only: any number of clients with verified credentials may share an address, as
@@ -57,10 +57,10 @@ class Strangers:
         return next(iter(self._addresses), None)
 
 
-def strangers_of(connections_max: int) -> Strangers:
+def strangers_of(connections_max: int) -> BoundedStrangers:
     """The strangers of a server with so many connections."""
     count_max = min(connections_max, max(LEAST, connections_max // SHARE))
-    return Strangers(count_max, min(count_max, max(LEAST, count_max // SHARE)))
+    return BoundedStrangers(count_max, min(count_max, max(LEAST, count_max // SHARE)))
 
 
 def network_of(host: str) -> str:

@@ -17,6 +17,7 @@ from common.cluster.coordination import Coordination
 from common.cluster.opening import open_coordination
 from common.config.applying import process_name
 from common.config.health import ConfigMetrics, config_health
+from common.net.places_metrics import PlacesMetrics
 from common.ops import OpsServer, announce_ready, start_ops
 from engine.broker.core import TICK_MS, BrokerCore
 from engine.broker.group_ops import GroupOps
@@ -192,6 +193,7 @@ class BrokerProcess:
     def _start_ops(self) -> OpsServer:
         registry = CollectorRegistry()
         registry.register(ConfigMetrics(lambda: self._parts.follower.view))
+        registry.register(PlacesMetrics(self._server.places))
         registry.register(
             BrokerMetrics(
                 lambda: self._core.life,
@@ -223,4 +225,5 @@ class BrokerProcess:
             "log": life is not None,
             "replication": state,
             "configuration": config_health(self._parts.follower.view),
+            "connections": self._server.places.health(),
         }

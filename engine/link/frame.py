@@ -10,8 +10,8 @@ FRAME_REST_SIZE = 12
 """The part of the header that the size field counts."""
 
 FRAME_BYTES_MAX = 32 << 20
-STRANGER_BYTES_MAX = 64 << 10
-"""Limit of a frame until the other end has proved that it knows the cluster key."""
+STRANGER_BYTES_MAX = 16 << 10
+"""Limit of a frame until the other end has proved that it knows the cluster key: several times the largest HELLO."""
 
 VERSION = 2
 

@@ -50,14 +50,20 @@ class Handshake:
         self._random_bytes, self._on_authenticated = random_bytes, on_authenticated
 
     def on_request(self, peer: Peer, op: int, request_id: int, payload: bytes) -> None:
-        """Serve HELLO or AUTH; any other operation closes the connection."""
-        if op not in (layout.HELLO, layout.AUTH):
+        """Serve one HELLO, and AUTH; anything else closes the connection at once, also what follows a refusal.
+
+        A greeting costs far more than its bytes, and a peer that does not read would fill the output with answers.
+        """
+        state = peer.peer_state
+        if op not in (layout.HELLO, layout.AUTH) or state.is_refused or (op == layout.HELLO and state.is_greeted):
             peer.close("not authenticated")
             return
+        state.is_greeted = True
         serve = self._greet if op == layout.HELLO else self._authenticate
         try:
-            answer = serve(peer.peer_state, payload)
+            answer = serve(state, payload)
         except RequestError as error:
+            state.is_refused = True
             peer.send_frame(op, request_id, error.code, [str(error).encode()])
             peer.close_when_sent()
             return

@@ -5,6 +5,7 @@ from typing import Any
 import gevent
 
 from common.net.limits import Limits
+from common.net.places import Places
 from common.net.server import Server, listen, listen_file
 from engine.link.frame import FRAME_BYTES_MAX
 from engine.ops.output_hold import UNHELD_ROLES
@@ -50,6 +51,11 @@ class LinkServer:
 
     def _clients(self) -> list[Any]:
         return [each for each in self._server.connections if each.peer_state.role not in UNHELD_ROLES]
+
+    @property
+    def places(self) -> Places:
+        """The bounds of connections; those that have not authenticated are its strangers."""
+        return self._server.places
 
     @property
     def port(self) -> int:

@@ -1,5 +1,6 @@
 """Answers of the link server, the same from the native form and from the reference, on a real log."""
 
+import json
 import os
 import struct
 import time
@@ -254,6 +255,24 @@ def test_a_wrong_cluster_key_is_refused_and_closed(engine):
     link.greet()
     assert link.ask(raw.AUTH, bytes(32))[0] == layout.UNAUTHENTICATED
     assert link.is_closed()
+
+
+def test_a_flood_of_greetings_ends_with_the_second_one_and_only_strangers_make_room_for_strangers(engine):
+    links = [engine.raw() for _ in range(3)]
+    places = engine.server.places
+    assert len(places.strangers) == 0
+    flood = engine.raw(key=None)
+    question = json.dumps({"version": layout.VERSION, "role": "test", "nonce": "00" * 16}).encode()
+    flood.sock.sendall(raw.frame(raw.HELLO, question) * 500)
+    assert flood.is_closed()
+    crowd = [engine.raw(key=None) for _ in range(5)]
+    turn_until(lambda: len(places.strangers) == 5)
+    places.strangers.count_max = 5
+    crowd.append(engine.raw(key=None))
+    assert crowd[0].is_closed() and places.pushed_out == 1
+    late = engine.raw()
+    for link in (*links, late):
+        assert link.ask(raw.ADMIN, b"{}")[0] != layout.OK, "it is answered, if only by a refusal"
 
 
 def test_a_proof_without_a_challenge_is_refused(engine):

@@ -8,7 +8,7 @@ import pytest
 from common.net import Limits
 from common.net.places import Places
 from common.net.places_metrics import PlacesMetrics
-from common.net.strangers import Strangers, network_of, strangers_of
+from common.net.strangers import BoundedStrangers, network_of, strangers_of
 from common.readiness import Note
 from tests.services.fake_broker import wait_until
 from tests.unit.common.net.test_connections import call, client, framed, is_closed, read_exactly, serve
@@ -152,7 +152,7 @@ def test_strangers_get_a_quarter_of_the_places(connections, bounds):
 
 
 def test_a_stranger_that_leaves_or_is_no_stranger_changes_nothing_for_others():
-    strangers = Strangers(2, 2)
+    strangers = BoundedStrangers(2, 2)
     assert strangers.add("a", "x") is None and strangers.add("b", "x") is None
     strangers.remove("a")
     strangers.remove("a")

@@ -82,7 +82,17 @@ def test_a_greeting_serves_one_attempt(guess):
     peer = Stranger()
     greeting = peer.greet()
     assert peer.say(layout.AUTH, guess)[0] == layout.UNAUTHENTICATED
-    assert peer.say(layout.AUTH, client_proof(CLUSTER, greeting))[0] == layout.UNAUTHENTICATED
+    peer._handshake.on_request(peer, layout.AUTH, 1, client_proof(CLUSTER, greeting))
+    assert peer.closed == "not authenticated" and not peer.trusted
+
+
+def test_a_link_has_one_greeting_and_another_one_closes_it_without_an_answer():
+    peer = Stranger()
+    peer.greet()
+    question = json.dumps({"version": layout.VERSION, "role": "test", "nonce": NONCE}).encode()
+    answers = len(peer.sent)
+    peer._handshake.on_request(peer, layout.HELLO, 1, question)
+    assert peer.closed == "not authenticated" and len(peer.sent) == answers
 
 
 def test_the_engines_proof_sent_back_to_it_is_refused():
