@@ -15,8 +15,6 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from waitress.server import create_server
-
 from common.clock import SystemClock
 from common.config import open_store
 from common.config.store import ConfigStore
@@ -37,15 +35,15 @@ from console.installation.migration_runs import MigrationRuns
 from console.installation.topics_in_kafka import TopicsInKafka
 from console.options import FIRST, mail_server, openid_settings, parse
 from console.parts import MAPS_MAX, ConsoleParts, make_parts
+from console.security.listener import page_server
 from console.security.openid_provider import OpenIdProvider
 from console.security.origins import Origins
 from console.watching.watch import Watch
 
 log = logging.getLogger("penstock.console")
 DATABASE_VARIABLE = "PENSTOCK_CONSOLE_DATABASE"
-PAGE_THREADS, CONNECTIONS_MAX = 8, 500
+PAGE_THREADS = 8
 THREADS = PAGE_THREADS + TAILS_MAX + MAPS_MAX  # a live tail and a live map hold a thread each
-HEADER_BYTES_MAX = 32 << 10
 RESUME_S = 5.0
 M_ARENA_MAX, ARENAS = -8, 2  # of glibc's malloc.h
 
@@ -101,12 +99,7 @@ def run(options: argparse.Namespace) -> None:
     view = ConfigView(store, options.data / "console.snapshot")
     parts = compose(options, database, store, view)
     app = make_application(parts)
-    trusted = {"trusted_proxy": options.trusted_proxy, "trusted_proxy_headers": {"x-forwarded-for"}}
-    server = create_server(
-        app, host=options.listen.host, port=options.listen.port, threads=THREADS, ident=None,
-        max_request_body_size=FORM_BYTES_MAX, max_request_header_size=HEADER_BYTES_MAX, connection_limit=CONNECTIONS_MAX,
-        **(trusted if options.trusted_proxy else {}),
-    )  # fmt: skip
+    server = page_server(app, options.listen.host, options.listen.port, THREADS, FORM_BYTES_MAX, options.trusted_proxy)
     port = int(server.effective_port)
     threading.Thread(target=server.run, name="pages", daemon=True).start()
     url = options.public_url.rstrip("/") or f"http://{options.listen._replace(port=port)}"
