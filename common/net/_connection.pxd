@@ -12,7 +12,8 @@ cdef class Connection(FrameSocket):
     cdef uint64_t left_at_end          # of a closed connection: see `left`
     cdef bint is_refusing              # a frame was too long: its answer is sent, its rest dropped
     cdef double frame_since
-    cdef readonly object tls           # ssl.SSLObject or None
+    cdef object tls_context            # None without TLS
+    cdef readonly object tls           # ssl.SSLObject or None, also before the client has sent anything
     cdef public object on_close
     cdef public object context
     cdef public object retry_slot      # common.limits.retry_slot.RetrySlot of the last refused call; None: it has none

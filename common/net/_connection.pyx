@@ -63,9 +63,7 @@ cdef class Connection(FrameSocket):
         self.protocol = protocol
         self.frame_max = limits.frame_bytes_max
         self.is_trusted = self.is_link = protocol == PROTOCOL_LINK
-        if ssl_context is not None:
-            self.session = TlsSession(ssl_context)
-            self.tls = self.session.tls
+        self.tls_context = ssl_context
         self.reactor = reactor_of()
         self.reactor.add(self)
         self.stranger_since = self.accepted_at
@@ -153,7 +151,7 @@ cdef class Connection(FrameSocket):
         if events & EPOLLIN:
             if self.is_refusing:
                 self.discard()
-            elif self.session is None:
+            elif self.tls_context is None:
                 self.receive()
             else:
                 self.receive_tls()
@@ -164,8 +162,7 @@ cdef class Connection(FrameSocket):
     cdef int receive(self) except -1:
         cdef ssize_t got
         cdef size_t room
-        cdef int rounds
-        cdef bint own
+        cdef int rounds, own
         for rounds in range(4):
             own = self.busy or held(&self.inp)
             if own:
@@ -207,6 +204,13 @@ cdef class Connection(FrameSocket):
         cdef bytes plain
         if has_enough(self):
             return self.pause()
+        if self.session is None:
+            # A session costs 40 KiB and up to 1 ms: with its first bytes, a few per turn. The rest stay readable meanwhile.
+            if self.reactor.handshakes_left == 0:
+                return 0
+            self.reactor.handshakes_left -= 1
+            self.session = TlsSession(self.tls_context)
+            self.tls = self.session.tls
         got = recv(self.fd, self.reactor.scratch, TLS_READ_BYTES if self.is_trusted else TLS_STRANGER_READ_BYTES, MSG_DONTWAIT)
         if got == 0:
             return self.shut("closed by the peer")

@@ -46,6 +46,7 @@ cdef class Reactor:
     cdef readonly size_t out_bytes     # of output buffers that are more than a small answer
     cdef readonly Py_ssize_t writers   # sockets that take their output slower than it comes
     cdef list turn_watchers            # of TurnEnd, called at each turn's end
+    cdef int handshakes_left           # TLS handshakes that may still begin in this turn
     cdef double now                    # monotonic seconds, read once per turn
     cdef unsigned char* scratch        # SCRATCH_BYTES, for one recv at a time
     cdef int at_turn_end(self, TurnEnd work) except -1

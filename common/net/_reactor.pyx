@@ -37,6 +37,7 @@ cdef extern from "<time.h>" nogil:
 
 cdef enum:
     EVENTS_PER_TURN = 256
+    HANDSHAKES_PER_TURN = 4       # of TLS: all other connections wait for them, up to 1 ms each
     SENT_PER_TURN = 4 << 20       # of all sockets whose output waits: all others wait while it is copied
     SENT_MIN = 16384              # per socket and turn
     SENT_MAX = 131072
@@ -165,6 +166,7 @@ cdef class Reactor:
             return 0
         self.now = monotonic_s()
         self.in_turn = True
+        self.handshakes_left = HANDSHAKES_PER_TURN
         for i in range(count):
             connection = <PolledSocket>events[i].data.ptr
             if connection.is_closed:      # closed earlier in this turn; the graveyard keeps the object alive

@@ -56,11 +56,14 @@ class CallConnection:
         self._counted = 0
         self._closing = self._refusing = False
         self._sock: Any = gevent_socket.socket(sock.family, sock.type, fileno=sock.detach())
-        self.tls: ssl.SSLObject | None = None
         if ssl_context is not None:
             self._sock = TlsStream(self._sock, ssl_context)
-            self.tls = self._sock.tls
         self._reader = gevent.spawn(self._read)
+
+    @property
+    def tls(self) -> ssl.SSLObject | None:
+        """None without TLS, also before the client has sent anything."""
+        return self._sock.tls if isinstance(self._sock, TlsStream) else None
 
     def reply(self, frame: bytes) -> None:
         """Answer the call in progress; never blocks."""

@@ -4,10 +4,12 @@ import logging
 from typing import Any
 
 from common.limited_log import LimitedLog
-from common.net.strangers import network_of, strangers_of
+from common.net.strangers import SHARE, BoundedStrangers, network_of, strangers_of
 from common.readiness import Note
 from common.recent_count import SHOWN, RecentCount
 
+TLS_STRANGERS_MAX = 1_000
+"""Maximum number of connections over TLS whose credential has not verified: 40 MiB."""
 limited = LimitedLog(logging.getLogger("penstock.net"))
 NO_ROOM = "places are those of authenticated clients: find the one that leaks, or raise --connections-max of a proxy"
 
@@ -24,6 +26,7 @@ class Places:
     def __init__(self, connections_max: int) -> None:
         self.connections_max = connections_max
         self.strangers = strangers_of(connections_max)
+        self._over_tls = strangers_of(min(connections_max, TLS_STRANGERS_MAX * SHARE))
         self.refused = self.pushed_out = 0
         self._refused, self._pushed_out = RecentCount(), RecentCount()
 
@@ -35,25 +38,41 @@ class Places:
             self._refused.add()
             limited.warning("a connection was refused: all %d %s", self.connections_max, NO_ROOM)
             return False
-        self._push_out(oldest)
+        self._push_out(oldest, self.strangers)
         return True
 
-    def on_trust(self, connection: Any, is_trusted: bool) -> None:
-        """A credential of the connection has verified; or it has not (yet), or was refused: the connection is a stranger."""
-        if is_trusted:
-            self.strangers.remove(connection)
-        elif (oldest := self.strangers.add(connection, network_of(connection.peer.rpartition(":")[0]))) is not None:
-            self._push_out(oldest)
+    def accept(self, connection: Any, *, is_tls: bool) -> None:
+        """A new connection is a stranger. Over TLS it counts twice: until its proof it keeps some 40 KiB of OpenSSL's."""
+        if is_tls:
+            self._add(self._over_tls, connection)
+        self._add(self.strangers, connection)
 
-    def _push_out(self, stranger: Any) -> None:
+    def leave(self, connection: Any) -> None:
+        """The connection is closed, or is no stranger any more."""
+        self.strangers.remove(connection)
+        self._over_tls.remove(connection)
+
+    def on_trust(self, connection: Any, is_trusted: bool) -> None:
+        """A credential of the connection has verified, or was refused."""
+        if is_trusted:
+            self.leave(connection)
+        else:
+            self._add(self.strangers, connection)
+
+    def _add(self, strangers: BoundedStrangers, connection: Any) -> None:
+        oldest = strangers.add(connection, network_of(connection.peer.rpartition(":")[0]))
+        if oldest is not None:
+            self._push_out(oldest, strangers)
+
+    def _push_out(self, stranger: Any, among: BoundedStrangers) -> None:
         self.pushed_out += 1
         self._pushed_out.add()
         limited.warning(
-            "connection=%s: closed to make room: %d connections without a valid credential are open, at most %d in all "
-            "and %d of one address have a place", stranger.peer, len(self.strangers), self.strangers.count_max,
-            self.strangers.per_address_max,
+            "connection=%s: closed to make room: %d connections%s without a valid credential are open, at most %d in all "
+            "and %d of one address have a place", stranger.peer, len(among), " over TLS" if among is self._over_tls else "",
+            among.count_max, among.per_address_max,
         )  # fmt: skip
-        self.strangers.remove(stranger)
+        self.leave(stranger)
         stranger.close("made room for a newer connection")
 
     def health(self) -> bool | str:

@@ -133,13 +133,13 @@ class Server:
         connection = self._make_connection(client, peer, ssl_context)
         connection.on_close, connection.on_trust = self._forget, self.places.on_trust
         self.connections[connection] = Accepted(next(self._numbers), int(time.time() * 1000))
-        self.places.on_trust(connection, False)
+        self.places.accept(connection, is_tls=ssl_context is not None)
         if connection.closed:
             self._forget(connection)
 
     def _forget(self, connection: Any) -> None:
         self.connections.pop(connection, None)
-        self.places.strangers.remove(connection)
+        self.places.leave(connection)
 
     def stop_accepting(self) -> None:
         """Close the listening sockets; connections stay open."""

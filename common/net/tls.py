@@ -49,17 +49,27 @@ def certificate_names(tls: Any) -> tuple[str, ...]:
 
 
 class TlsStream:
-    """`recv` and `send` of a co-operative socket over TLS; one reader, one writer. `tls` is its ssl.SSLObject."""
+    """`recv` and `send` of a co-operative socket over TLS; one reader, one writer.
+
+    Attributes:
+        tls: its ssl.SSLObject; None before the first bytes.
+    """
 
     def __init__(self, sock: Any, context: TlsContext):
         self._sock = sock
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._rest = memoryview(b"")  # encrypted bytes that the socket has not taken
         self._taken = 0  # bytes of the caller in them
-        self.tls = context.wrap_bio(self._in, self._out, server_side=True)
+        self._context = context
+        self.tls: ssl.SSLObject | None = None
 
     def recv(self, size: int) -> bytes:
         """Return up to `size` bytes; empty at the end. Includes the handshake. Raises ssl.SSLError, OSError."""
+        if self.tls is None:  # a session costs 40 KiB: not before its first bytes are here
+            if not (data := self._sock.recv(READ_BYTES)):
+                return b""
+            self._in.write(data)
+            self.tls = self._context.wrap_bio(self._in, self._out, server_side=True)
         while True:
             try:
                 return self.tls.read(size)
@@ -76,6 +86,7 @@ class TlsStream:
 
         After a gevent.Timeout in it, call it again with the same bytes: it goes on where it was.
         """
+        assert self.tls is not None  # an answer follows a call
         if not self._taken:
             self.tls.write(data)
             self._rest, self._taken = memoryview(self._out.read()), len(data)

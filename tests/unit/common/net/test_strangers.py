@@ -111,13 +111,13 @@ def test_the_bound_per_address_closes_that_addresses_oldest_stranger_only():
     places = Places(1_024)
     assert (places.strangers.count_max, places.strangers.per_address_max) == (256, 64)
     other = Closable("10.0.0.9:1")
-    places.on_trust(other, False)
+    places.accept(other, is_tls=False)
     crowd = [Closable(f"10.0.0.1:{port}") for port in range(100)]
     for each in crowd:
-        places.on_trust(each, False)
+        places.accept(each, is_tls=False)
     assert [bool(each.closed) for each in crowd] == [True] * 36 + [False] * 64 and not other.closed
     places.on_trust(crowd[-1], True)
-    places.on_trust(Closable("10.0.0.1:999"), False)
+    places.accept(Closable("10.0.0.1:999"), is_tls=False)
     assert places.pushed_out == 36, "clients of the address do not count"
 
 
@@ -127,8 +127,21 @@ def test_all_strangers_together_have_a_bound_and_the_oldest_goes():
         Closable(f"10.1.{number}.1:1") for number in range(57)
     ]
     for each in crowd:
-        places.on_trust(each, False)
+        places.accept(each, is_tls=False)
     assert [each for each in crowd if each.closed] == crowd[:1]
+
+
+def test_strangers_over_tls_have_a_smaller_bound_because_of_their_memory():
+    places = Places(20_000)
+    plain = Closable("10.0.0.1:1")
+    places.accept(plain, is_tls=False)
+    crowd = [Closable(f"10.{number // 200}.{number % 200}.1:1") for number in range(1_010)]
+    for each in crowd:
+        places.accept(each, is_tls=True)
+    assert [each for each in crowd if each.closed] == crowd[:10] and not plain.closed
+    for each in crowd[10:]:
+        places.on_trust(each, True)
+    assert len(places.strangers) == 1
 
 
 @pytest.mark.parametrize(
@@ -164,7 +177,7 @@ def test_full_places_are_a_note_of_readyz_and_metrics():
     places = Places(1)
     assert places.health() is True
     first = Closable("10.0.0.1:1")
-    places.on_trust(first, False)
+    places.accept(first, is_tls=False)
     assert places.make_room() and first.closed
     assert isinstance(places.health(), Note) and "1 connections without a valid credential" in places.health()
     assert not places.make_room()
