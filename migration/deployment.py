@@ -22,10 +22,14 @@ from common.config.definitions.copies import copy_in_claim
 from common.config.errors import VersionConflict
 from common.config.store import SENT, ConfigStore
 from common.config.text_values import ENGINE_HOME, KAFKA_HOME
-from common.kafka.base import ClusterAdmin
+from common.kafka.base import ClusterAdmin, CommittedPosition, KafkaTopic, PartitionReader
+from common.kafka.errors import KafkaFault
 from common.kafka.records import Partition
 from common.shared_reads import hidden_topic
-from engine.link.copy import SourceState
+from engine.link.copy import ForeignSource, SourceState
+from kafka_bridge.copy_out.page import EngineTopic
+from kafka_bridge.copy_out.positions import CopiedPositions, position_group, topic_of
+from kafka_bridge.source_identity import source_of
 from migration import dual_reads, effects
 from migration.entries import marks
 from migration.errors import PlanRefused
@@ -39,9 +43,12 @@ from migration.send_errors import SendErrors, read_send_errors
 from migration.states import Do, PlanState
 from migration.tails import CopyTails, EnginePlace
 
-REVERSE_GROUP = "penstock.copy."
-"""Prefix of the Kafka group whose committed offsets are the positions of a plan's reverse copy, design 0035."""
 GROUPS_ASKED_MAX = 100_000
+
+
+def no_reader() -> PartitionReader:
+    """Of a world whose copies never lose a position."""
+    raise AssertionError("no reader was given")
 
 
 class EngineSide(Protocol):
@@ -51,7 +58,9 @@ class EngineSide(Protocol):
 
     def ends(self, topic: CopiedTopic) -> dict[int, int]: ...
 
-    def rebase(self, topic: CopiedTopic, ends: Sequence[int], reason: str) -> None: ...
+    def rebase(
+        self, topic: CopiedTopic, sources: Sequence[ForeignSource], ends: Sequence[int], reason: str
+    ) -> None: ...
 
     def backlog(self, topic: str, group: str) -> int: ...
 
@@ -72,14 +81,18 @@ class Deployment:
         tails: moves positions over what holds nothing to copy; None: they stay.
         progress: called with a sentence after each effect.
         send_errors: reads the outcomes of sends.
+        open_reader: opens a reader of Kafka's committed records, where a copy back has lost its position.
     """
 
     def __init__(
         self, admin: Administrator, plan: MigrationPlan, kafka: Callable[[], ClusterAdmin], engine: EngineSide,
         progress: Callable[[str], object] = lambda sentence: None, tails: CopyTails | None = None,
         send_errors: Callable[[ConfigStore, Collection[str]], SendErrors] = read_send_errors,
+        open_reader: Callable[[], PartitionReader] = no_reader,
     ) -> None:  # fmt: skip
         self._tails, self._send_errors = tails, send_errors
+        self._open_reader = open_reader
+        self._back: CopiedPositions | None = None
         self._admin, self._plan, self._kafka, self._engine, self._progress = admin, plan, kafka, engine, progress
         self._sources = KafkaSources(kafka, plan.cluster)
 
@@ -184,9 +197,9 @@ class Deployment:
         definitions = {name: each for name in topics if (each := self._definition(name)) is not None}
         asked = {name: CopiedTopic(name, each.made_ms, each.queues) for name, each in definitions.items()}
         seen = self._sources.look(asked)
-        returned = self._kafka().group_offsets(REVERSE_GROUP + self._plan.name) if any_out(topics) else {}
+        returned = self._returned(topics)
         copied = self._engine.copied([] if self._plan.recipe == DOUBLE_READ else list(asked.values()))
-        kafka = kafka_ends(self._kafka(), seen.partitions({name: each.queues for name, each in asked.items()}))
+        kafka = kafka_ends(self._kafka(), seen.partitions(asked))
         found = {
             name: self._from_kafka(each, definitions.get(name), seen, copied, kafka) for name, each in topics.items()
         }
@@ -203,12 +216,15 @@ class Deployment:
                 held = self._engine.ends(topic)
                 found[name] = replace(found[name], engine_ends=tuple(held.get(n, 0) for n in range(topic.queues)))
             elif topics[name].is_moved:
-                firsts = (definitions[name].cut or _no_cut(name)).engine_firsts
-                held = self._engine.ends(topic)
-                out = {each.number: at for each, at in returned.items() if each.topic == name}
+                cut = definitions[name].cut or _no_cut(name)
+                copied_out = {}
+                if topics[name].has_copy_out and self._back is not None and name in seen.topics:
+                    copied_out = self._copied_out(self._back, topic, seen.topics[name], rows, returned, cut)
+                held = self._engine.ends(topic)  # after the positions: none is beyond it
+                firsts = {n: cut.engine_first(n) for n in range(topic.queues)}
                 found[name] = replace(
-                    found[name], engine_ends=tuple(held.get(n, firsts[n]) for n in range(topic.queues)),
-                    copied_out=() if self._plan.recipe == DOUBLE_READ else tuple(out.get(n, firsts[n]) for n in range(topic.queues)),
+                    found[name], engine_ends=tuple((firsts | held).values()),
+                    copied_out=() if self._plan.recipe == DOUBLE_READ else tuple((firsts | copied_out).values()),
                 )  # fmt: skip
         return found
 
@@ -227,8 +243,25 @@ class Deployment:
         return replace(
             topic, foreign=foreign, losses=losses, kafka_id=str(seen.topics[name].id) if name in seen.topics else "",
             kafka_ends=_padded(ends, definition.queues),
-            stable_ends=_padded(kafka.stable.get(name, ()), definition.queues),
+            stable_ends=_padded(kafka.stable.get(name, ()), definition.queues), queues=definition.queues,
+            partitions=seen.topics[name].partitions if name in seen.topics else definition.queues,
         )  # fmt: skip
+
+    def _returned(self, topics: Mapping[str, TopicFacts]) -> dict[Partition, CommittedPosition]:
+        """The committed positions of the copies back."""
+        if not any(each.has_copy_out for each in topics.values()):
+            return {}
+        if self._back is None:
+            self._back = CopiedPositions(self._kafka, self._open_reader, position_group(self._plan.name))
+        return self._back.committed()
+
+    def _copied_out(
+        self, back: CopiedPositions, topic: CopiedTopic, kafka: KafkaTopic, rows: Sequence[SourceState],
+        committed: Mapping[Partition, CommittedPosition], cut: CutRecord,
+    ) -> dict[int, int]:  # fmt: skip
+        """Per queue, up to where the copy back has brought the topic's messages to Kafka."""
+        places = {each.number: EngineTopic(*place) for each, place in self._engine.places(topic, rows).items()}
+        return back.of(kafka, places, committed, cut)
 
     def _passed(
         self, asked: Mapping[str, CopiedTopic], topics: Mapping[str, TopicFacts],
@@ -276,6 +309,7 @@ class Deployment:
                 effects.delete_copies(admin, plan, CopyInDefinition, names)
             case "no_copy_out":
                 effects.delete_copies(admin, plan, CopyOutDefinition, names)
+                self._forget_positions()
             case "fence":
                 effects.set_fences(admin, plan, names, state.fence_id)
             case "lift":
@@ -325,14 +359,21 @@ class Deployment:
         held = self._engine.ends(CopiedTopic(name, definition.made_ms if definition else 0, queues))
         return tuple(held.get(number, 0) for number in range(queues))
 
+    def _forget_positions(self) -> None:
+        """Delete the group of the copies back. It is only tidy: their positions say what they are positions of."""
+        try:
+            self._kafka().delete_groups([position_group(self._plan.name)])
+        except KafkaFault as fault:
+            self._progress(f"group {position_group(self._plan.name)} stays in Kafka: {fault}")
+
     def _rebase(self, names: tuple[str, ...], state: PlanState) -> None:
         """Have the copies go on behind what both sides have."""
         for name in names:
             if (definition := self._definition(name)) is not None:
-                topic = CopiedTopic(name, definition.made_ms, definition.queues)
-                self._engine.rebase(
-                    topic, state.ends[name], f"plan {self._plan.name}: both sides have what lies before"
-                )
+                topic, ends = CopiedTopic(name, definition.made_ms, definition.queues), state.ends[name]
+                found = topic_of(self._kafka(), name)
+                sources = [source_of(self._kafka().describe().cluster_id, found, n) for n in range(topic.queues)]
+                self._engine.rebase(topic, sources, ends, f"plan {self._plan.name}: both sides have what lies before")
 
 
 def _positions(copied: Mapping[str, Sequence[SourceState]]) -> dict[Partition, int]:
@@ -343,10 +384,6 @@ def _positions(copied: Mapping[str, Sequence[SourceState]]) -> dict[Partition, i
 def _padded(ends: tuple[int, ...], queues: int) -> tuple[int, ...]:
     """Ends of all queues; 0 of one without a partition. Empty: the topic does not exist."""
     return ends + (0,) * (queues - len(ends)) if ends else ()
-
-
-def any_out(topics: Mapping[str, TopicFacts]) -> bool:
-    return any(each.has_copy_out for each in topics.values())
 
 
 def unsent(store: ConfigStore, version: Mapping[str, int]) -> tuple[str, ...]:

@@ -52,7 +52,7 @@ def with_lags(topics: Mapping[str, TopicFacts], kafka: ClusterAdmin, engine: Bac
     """The facts with what each group has not read, on both sides. For topics whose end offsets are known."""
     names = {each.name for topic in topics.values() for each in topic.groups}
     committed = {name: kafka.group_offsets(name) for name in names}
-    partitions = [Partition(name, n) for name, topic in topics.items() for n in range(len(topic.stable_ends))]
+    partitions = [Partition(name, n) for name, topic in topics.items() for n in range(topic.partitions)]
     starts = kafka.offsets(partitions, EARLIEST) if partitions and names else {}
     return {
         name: replace(topic, groups=tuple(_lagging(each, name, topic, committed[each.name], starts, engine) for each in topic.groups))
@@ -66,8 +66,8 @@ def _lagging(
 ) -> GroupFacts:  # fmt: skip
     if not topic.stable_ends:
         return group
-    places = [Partition(name, number) for number in range(len(topic.stable_ends))]
-    ends = zip(places, topic.stable_ends, strict=True)
+    places = [Partition(name, number) for number in range(topic.partitions)]
+    ends = zip(places, topic.stable_ends, strict=False)
     kafka = sum(max(0, end - committed.get(each, starts[each] or 0)) for each, end in ends)
     # After the positions: what a bridge has committed is in the engine.
     waiting = engine.backlog(hidden_topic(group.name, name), group.name)
@@ -128,7 +128,10 @@ def set_copy_start(admin: Administrator, names: Names, kafka: ClusterAdmin) -> N
     for name in names:
         found = admin.store.get(TopicDefinition.kind, name)
         if found is not None:
-            count = TopicDefinition.from_value(name, found.value).queues
+            topic = kafka.topics([name]).get(name)
+            if topic is None:
+                raise PlanRefused(f"kafka topic {name}: it does not exist (any more)")
+            count = topic.partitions
             ends = kafka.offsets([Partition(name, number) for number in range(count)], END)
             at = ",".join(str(ends[Partition(name, number)] or 0) for number in range(count))
             verbs.change(admin, TopicDefinition, name, lambda old, at=at: replace(old, copy_from=at))  # type: ignore[misc]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import NamedTuple
 
 from common.ops.send_pages import TopicSendCounts
@@ -61,6 +62,7 @@ class TopicFacts:
         losses: by partition, why its copy stands still although the topic is the same one: Kafka has lost records.
         uncopied: per partition whose next record is known to be one that the copy lacks: its number and that offset.
         policy: of the topic in Kafka, such as "delete"; empty: it was not asked for.
+        queues, partitions: their numbers, by its entry and by Kafka; 0: they were not asked for.
         groups: of the plan, where they read both sides.
         delayed: delayed messages that wait in the engine; None: they were not asked for.
         dead: dead letters of the topic, and of its hidden topics; empty: none, or they were not asked for.
@@ -90,6 +92,8 @@ class TopicFacts:
     losses: Mapping[int, str] = field(default_factory=dict)
     uncopied: tuple[tuple[int, int], ...] = ()
     policy: str = ""
+    queues: int = 0
+    partitions: int = 0
     groups: tuple[GroupFacts, ...] = ()
     delayed: LeftDelayedMessages | None = None
     dead: tuple[LeftDeadLetters, ...] = ()
@@ -116,12 +120,29 @@ class TopicFacts:
         return behind(self.copied_out, self.engine_ends)
 
     @property
+    def shape(self) -> str:
+        """Why its queues are not its partitions in Kafka; empty: they are, or it was not asked for."""
+        if self.queues == self.partitions:
+            return ""
+        missing = "a Kafka bridge adds the queues within seconds: is one running?"
+        if self.queues > self.partitions:
+            missing = "each queue needs its partition: add partitions there"
+        return f"{self.queues:,} queues and {self.partitions:,} partitions in Kafka: {missing}"
+
+    @property
+    def beyond_out(self) -> list[int]:
+        """Queues whose copy to Kafka is beyond their end: the engine has lost messages, or has others."""
+        pairs = zip(self.copied_out, self.engine_ends, strict=False)
+        return [queue for queue, (at, end) in enumerate(pairs) if at > end]
+
+    @property
     def written(self) -> list[tuple[int, int]]:
         """Per queue, messages that each side has got since the last record: (Kafka, engine). Empty: not known."""
-        each = (self.kafka_ends, self.kafka_firsts, self.engine_ends, self.cut_firsts)
-        if not self.secondary or len({*map(len, each)}) != 1:
+        if not self.secondary or len(self.kafka_ends) != len(self.engine_ends) or not self.cut_firsts:
             return []
-        return [(kafka - first, engine - own) for kafka, first, engine, own in zip(*each, strict=True)]
+        each = (self.kafka_ends, self.kafka_firsts, self.engine_ends, self.cut_firsts)
+        rows = zip_longest(*each, fillvalue=0)  # what was added since the record, has begun at 0 on both sides
+        return [(kafka - first, engine - own) for kafka, first, engine, own in rows]
 
     @property
     def late_queues(self) -> list[int]:
@@ -129,7 +150,7 @@ class TopicFacts:
 
         Kafka's end offsets do not tell: the reverse copy and its transactions move them, too.
         """
-        pairs = zip(self.copied_ends, self.cut_firsts, strict=False)
+        pairs = zip_longest(self.copied_ends, self.cut_firsts[: len(self.copied_ends)], fillvalue=0)
         return [queue for queue, (end, first) in enumerate(pairs) if self.home == IN_ENGINE and end > first]
 
 

@@ -27,9 +27,9 @@ class SourcesSeen(NamedTuple):
     topics: Mapping[str, KafkaTopic]
     starts: Mapping[Partition, int]
 
-    def partitions(self, queues: Mapping[str, int]) -> dict[str, int]:
-        """How many of each topic's queues have a partition, without topics that do not exist."""
-        return {name: min(count, self.topics[name].partitions) for name, count in queues.items() if name in self.topics}
+    def partitions(self, names: Collection[str]) -> dict[str, int]:
+        """Numbers of partitions, without topics that do not exist."""
+        return {name: self.topics[name].partitions for name in names if name in self.topics}
 
 
 class KafkaSources:

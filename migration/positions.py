@@ -15,9 +15,11 @@ from engine.client.admin import AdminError
 from engine.client.backlog import backlogs
 from engine.client.copied import CopyLink, accept, states
 from engine.client.dial import Hello
-from engine.link.copy import QUEUES_PER_REQUEST_MAX, SourceState
+from engine.link.copy import QUEUES_PER_REQUEST_MAX, ForeignSource, SourceState
 from migration.leftovers import LeftDeadLetters, LeftDelayedMessages, dead_letters, delayed_messages
 from migration.tails import EnginePlace
+
+NO_SOURCE = SourceState(0, 0, 0, 0, [])
 
 
 class CopiedTopic(NamedTuple):
@@ -56,6 +58,8 @@ class EnginePositions:
     def copied(self, topics: Sequence[CopiedTopic]) -> dict[str, list[SourceState]]:
         """The state of each queue's source, by topic; an empty list: an engine does not have the topic yet.
 
+        A queue that an engine does not have yet has no source.
+
         One request per engine and 10,000 queues, as long as every topic is known there. Raises AdminError.
         """
         found: dict[str, list[SourceState]] = {}
@@ -63,13 +67,28 @@ class EnginePositions:
             try:
                 found |= self._copied(some)
             except AdminError as error:
-                if error.code != Code.UNKNOWN_TOPIC:
+                if error.code not in (Code.UNKNOWN_TOPIC, Code.INVALID):
                     raise
-                found |= {some[0].name: []} if len(some) == 1 else self._one_by_one(some)
+                found |= self._one_by_one(some) if len(some) > 1 else {some[0].name: self._of_queues(some[0], error)}
         return found
 
     def _one_by_one(self, topics: Sequence[CopiedTopic]) -> dict[str, list[SourceState]]:
         return {name: rows for topic in topics for name, rows in self.copied([topic]).items()}
+
+    def _of_queues(self, topic: CopiedTopic, error: AdminError) -> list[SourceState]:
+        """The states of a topic of which an engine has no queue yet, or not all that its entry has."""
+        if error.code == Code.UNKNOWN_TOPIC:
+            return []
+        found = dict.fromkeys(range(topic.queues), NO_SOURCE)
+        name = stored_name(topic.name, topic.made_ms)
+        for link, queues in self._by_link(topic).items():
+            for queue in queues:
+                try:
+                    found |= {queue: states(self._links[link], [(name, queue)])[0]}
+                except AdminError as missing:
+                    if missing.code != Code.INVALID:
+                        raise
+        return [found[queue] for queue in range(topic.queues)]
 
     def _copied(self, topics: Sequence[CopiedTopic]) -> dict[str, list[SourceState]]:
         asked: dict[int, list[tuple[CopiedTopic, int]]] = {}
@@ -106,15 +125,22 @@ class EnginePositions:
             found |= {row["queue"]: row["end"] for row in rows if row["queue"] in queues}
         return found
 
-    def rebase(self, topic: CopiedTopic, ends: Sequence[int], reason: str) -> None:
-        """Have each queue's source go on at its end, if it has not come there. Raises AdminError."""
+    def rebase(
+        self, topic: CopiedTopic, sources: Sequence[ForeignSource], ends: Sequence[int], reason: str
+    ) -> None:  # fmt: skip
+        """Have each queue's source go on at its end, if it has not come there. Raises AdminError.
+
+        Args:
+            sources: of the queues that have none: those of partitions that were added while proxies wrote to both sides.
+        """
         name = stored_name(topic.name, topic.made_ms)
         for link, queues in self._by_link(topic).items():
-            states_ = states(self._links[link], [(name, queue) for queue in queues])
-            for queue, state in zip(queues, states_, strict=True):
-                if state.source is not None and state.next < ends[queue]:
+            filled = [each for each in queues if each < len(ends) and ends[each]]  # an engine may lack the others
+            for queue, state in zip(filled, states(self._links[link], [(name, each) for each in filled]), strict=True):
+                source = sources[queue] if state.source is None else state.source
+                if state.source is None or state.next < ends[queue]:
                     accept(
-                        self._links[link], name, queue, state.source, start=ends[queue], replaces=state.number,
+                        self._links[link], name, queue, source, start=ends[queue], replaces=state.number,
                         reason=reason, next_offset=state.next,
                     )  # fmt: skip
 
@@ -162,6 +188,9 @@ def kafka_ends(kafka: ClusterAdmin, queues: Mapping[str, int]) -> KafkaEnds:
     """Two requests for all topics together.
 
     The ends are asked first: so what is stored between the two does not seem to be of an open transaction.
+
+    Args:
+        queues: the number of partitions of each topic.
     """
     asked = [Partition(name, number) for name, count in queues.items() for number in range(count)]
     ends = kafka.offsets(asked, END)

@@ -35,6 +35,7 @@ from engine.link.record import encode_record
 from engine.link.topic import encode_topics
 from kafka_bridge.copy_in.messages import RecordPlace, id_of_place, message_of
 from kafka_bridge.copy_in.native import PackTarget, pack
+from kafka_bridge.copy_out.positions import CopiedPositions, position_group
 from kafka_bridge.source_identity import source_of
 from migration.positions import EnginePositions
 from migration.reconcile.bounds import BoundsFinder
@@ -176,7 +177,8 @@ class Comparing:
         return open_driver().reader(self.connection, ReaderOptions())
 
     def compare(self) -> tuple[Compared, FindingReads]:
-        finder = BoundsFinder(self.admin, self.engine, self.open_reader, {}, TimeSpan())
+        back = CopiedPositions(lambda: self.admin, self.open_reader, position_group("reconcile"))
+        finder = BoundsFinder(self.admin, self.engine, self.open_reader, back, TimeSpan())
         bounds = finder.of(TopicDefinition(NAME, home="kafka:main", queues=QUEUES), has_copy_back=False)
         tell = lambda sentence: print(sentence, file=sys.stderr, flush=True)  # noqa: E731
         found = TopicComparison(bounds, self.engine, self.open_reader, tell).run()

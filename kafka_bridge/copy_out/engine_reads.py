@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from common.config.definitions import CutRecord
 from engine.client.admin import AdminError
 from engine.client.copied import CopyLink, states
 from engine.link.codes import OFFSET_OUT_OF_RANGE, OK
@@ -13,6 +14,7 @@ from engine.link.read import ReadAnswer, ReadPosition, ReadQuestion
 from kafka_bridge.copy_out.page import EngineTopic
 
 PAGE_RECORDS = 2_000
+QUEUES_MAX = 1 << 31
 
 
 class MessagesDeleted(Exception):
@@ -44,12 +46,14 @@ class EngineReads:
         topic: its stored name.
         links: brokers that together have all queues of the topic; owned from now on.
         is_current: whether these are still all queues, at these brokers.
+        cut: of the plan whose copy this is: what lies before it is in Kafka. None: a copy without a plan.
     """
 
     def __init__(
-        self, topic: str, links: Sequence[QueueLink], is_current: Callable[[], bool] = lambda: True
+        self, topic: str, links: Sequence[QueueLink], is_current: Callable[[], bool] = lambda: True,
+        cut: CutRecord | None = None,
     ) -> None:  # fmt: skip
-        self._topic, self._links, self.is_current = topic, links, is_current
+        self._topic, self._links, self.is_current, self.cut = topic, links, is_current, cut
 
     def close(self) -> None:
         for each in self._links:
@@ -72,18 +76,24 @@ class EngineReads:
         return self._states(broker, [queue])[0][1]
 
     def read(
-        self, positions: Mapping[int, int], bytes_max: int, wait_ms: int, on_piece: Callable[[AnswerPiece], None]
-    ) -> bool:
-        """Read on from positions; queues without one begin at their first message. Whether anything was read.
+        self, positions: Mapping[int, int], bytes_max: int, wait_ms: int, on_piece: Callable[[AnswerPiece], None],
+        queues_max: int = QUEUES_MAX,
+    ) -> bool:  # fmt: skip
+        """Read on from positions; queues without one begin at their first message after the cut. Whether anything was read.
 
         Waits up to `wait_ms` where there is nothing, with one broker; each of several is asked without a wait.
 
+        Args:
+            queues_max: queues from this number on are not read.
         Raises:
             MessagesDeleted: a position is below the first message.
         """
         found = False
         for broker in self._links:
-            asked = [ReadPosition(self._topic, queue, offset=positions.get(queue, 0)) for queue in broker.queues]
+            queues = [each for each in broker.queues if each < queues_max]
+            asked = [ReadPosition(self._topic, each, offset=positions.get(each, self._begin(each))) for each in queues]
+            if not asked:
+                continue
             wait = wait_ms if len(self._links) == 1 else 0
             answer = self._answer(broker, ReadQuestion(asked, PAGE_RECORDS, bytes_max, wait))
             begins = {}
@@ -102,6 +112,9 @@ class EngineReads:
                 on_piece(piece)
             found = found or bool(pieces)
         return found
+
+    def _begin(self, queue: int) -> int:
+        return self.cut.engine_first(queue) if self.cut is not None else 0
 
     def _answer(self, broker: QueueLink, question: ReadQuestion) -> ReadAnswer:
         code, payload = broker.link.call(READ, question.encode())

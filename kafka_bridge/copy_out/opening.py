@@ -33,9 +33,9 @@ class CopierMaker:
         def follow() -> FollowedConnection:
             return FollowedConnection(cluster, self._connections)
 
-        return OutCopier(copy, driver_of(cluster), follow, lambda: self._open(copy.name))
+        return OutCopier(copy, driver_of(cluster), follow, lambda: self._open(copy.name, copy.plan))
 
-    def _open(self, name: str) -> EngineReads:
+    def _open(self, name: str, plan: str) -> EngineReads:
         """Raises OSError, LinkError: also while topic or brokers are not known."""
         topic, groups = self._view.topic(name), self._groups()
         if topic is None or not groups:
@@ -58,4 +58,5 @@ class CopierMaker:
             same = now is not None and (now.queues, now.made_ms) == (topic.queues, topic.made_ms)
             return same and self._groups() == groups
 
-        return EngineReads(stored_name(topic.name, topic.made_ms), links, is_current)
+        cut = topic.cut if topic.cut is not None and topic.cut.plan == plan else None
+        return EngineReads(stored_name(topic.name, topic.made_ms), links, is_current, cut)

@@ -1,14 +1,17 @@
 """Positions of a copy to Kafka: next engine offset per queue, in a group of Kafka, committed with the records.
 
-Where the group has lost one, the last copied record of the partition tells it.
+Each is committed with a note of the topics between which it counts. A position with another note is of a topic that was
+deleted and made again, on either side: it counts for nothing. Where the group has none, for example since Kafka has
+expired it, the last copied record of the partition tells it.
 """
 
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from uuid import UUID
 
+from common.config.definitions import CutRecord
 from common.config.definitions.copies import CopyOutDefinition
-from common.kafka.base import EARLIEST, STABLE_END, ClusterAdmin, KafkaDriver, ReaderOptions
-from common.kafka.connection import KafkaConnection
+from common.kafka.base import EARLIEST, STABLE_END, ClusterAdmin, CommittedPosition, KafkaTopic, PartitionReader
 from common.kafka.copy_mark import COPY_HEADER, parse_copy_mark
 from common.kafka.errors import KafkaFault
 from common.kafka.records import Partition, Records
@@ -19,9 +22,18 @@ SEARCH_RECORDS = 1_000
 SEARCH_WAIT_S, SEARCH_POLLS_MAX = 0.5, 120
 
 
-def position_group(copy: CopyOutDefinition) -> str:
-    """The group of Kafka whose positions are the copy's: next offsets of the engine. It never has members."""
-    return f"penstock.copy.{copy.plan or copy.name}"
+def position_group(plan_or_copy: str) -> str:
+    """The group of Kafka whose positions are those of a plan's copies, or of a copy without one. It never has members."""
+    return f"penstock.copy.{plan_or_copy}"
+
+
+def group_of(copy: CopyOutDefinition) -> str:
+    return position_group(copy.plan or copy.name)
+
+
+def note_of(place: EngineTopic, kafka_topic_id: UUID) -> str:
+    """The note of a position: the engine's topic and Kafka's."""
+    return f"{place.log_id}/{place.topic_id}/{kafka_topic_id.hex}"
 
 
 def transactional_id(copy: CopyOutDefinition) -> str:
@@ -29,41 +41,80 @@ def transactional_id(copy: CopyOutDefinition) -> str:
     return f"penstock.copy.{copy.plan or 'operator'}.{copy.name}"
 
 
-def topic_id_of(admin: ClusterAdmin, topic: str) -> UUID:
+def topic_of(admin: ClusterAdmin, topic: str) -> KafkaTopic:
     """Raises KafkaFault: the topic does not exist."""
     found = admin.topics([topic]).get(topic)
     if found is None:
         raise KafkaFault(f'kafka topic "{topic}": it does not exist: create it there')
-    return found.id
+    return found
 
 
-class StartingPositions:
-    """Reads the positions of one copy. To be asked after the copier's producer is open: it has ended what was open."""
+class CopiedPositions:
+    """Reads the positions of copies. A copier asks after its producer is open, which has ended what was open.
+
+    Args:
+        admin: asked for at each use.
+        open_reader: opens a reader of committed records, where the group does not have a position.
+        group: of `position_group`.
+    """
 
     def __init__(
-        self, driver: KafkaDriver, connection: KafkaConnection, admin: ClusterAdmin, copy: CopyOutDefinition
-    ) -> None:
-        self._driver, self._connection, self._admin, self._copy = driver, connection, admin, copy
+        self, admin: Callable[[], ClusterAdmin], open_reader: Callable[[], PartitionReader], group: str
+    ) -> None:  # fmt: skip
+        self._admin, self._open_reader, self._group = admin, open_reader, group
+        self._marked: dict[tuple[Partition, EngineTopic], tuple[int, int | None]] = {}
 
-    def of(self, places: dict[int, EngineTopic]) -> dict[int, int]:
-        """Next offset per queue; a queue of which nothing was copied is left out. Raises KafkaFault."""
-        committed = self._admin.group_offsets(position_group(self._copy))
-        found = {}
+    def committed(self) -> dict[Partition, CommittedPosition]:
+        """As the group has them, for `of`. Raises KafkaFault."""
+        return self._admin().committed(self._group)
+
+    def of(
+        self, topic: KafkaTopic, places: Mapping[int, EngineTopic], committed: Mapping[Partition, CommittedPosition],
+        cut: CutRecord | None,
+    ) -> dict[int, int]:  # fmt: skip
+        """Next offset per queue; a queue of which nothing was copied is left out. Raises KafkaFault.
+
+        Args:
+            places: the engine's topic per queue; queues for which Kafka has no partition are left out.
+            cut: of the copy's plan, since which its messages were copied; None: since ever.
+        """
+        found: dict[int, int] = {}
         for queue, place in places.items():
-            partition = Partition(self._copy.topic_of_kafka, queue)
-            position = committed.get(partition)
-            if position is None:
-                position = self._after_last_mark(partition, place)
-            if position is not None:
-                found[queue] = position
+            partition, at = Partition(topic.name, queue), None
+            if queue < topic.partitions:
+                since = cut.kafka_end(queue) if cut is not None and cut.kafka_topic_id == str(topic.id) else 0
+                at = self._of(partition, place, topic.id, committed.get(partition), since)
+            if at is not None:
+                found[queue] = at
         return found
 
-    def _after_last_mark(self, partition: Partition, place: EngineTopic) -> int | None:
-        """The engine offset after the last record that was copied to a partition; None: there is none."""
-        first = self._admin.offsets([partition], EARLIEST)[partition] or 0
-        end = upper = self._admin.offsets([partition], STABLE_END)[partition] or 0
+    def _of(
+        self, partition: Partition, place: EngineTopic, kafka_topic_id: UUID, committed: CommittedPosition | None,
+        since: int,
+    ) -> int | None:  # fmt: skip
+        if committed is not None and committed.note == note_of(place, kafka_topic_id):
+            return committed.offset
+        marked = self._after_last_mark(partition, place, since)
+        if marked is None or committed is None or committed.note:
+            return marked
+        # Without a note it is of a version before, or an operator's: of this topic, which was copied here.
+        return committed.offset
+
+    def _after_last_mark(self, partition: Partition, place: EngineTopic, since: int) -> int | None:
+        """The engine offset after the last record that was copied to a partition; None: there is none.
+
+        What was searched before is not searched again.
+        """
+        searched, known = self._marked.get((partition, place), (since, None))
+        end = self._admin().offsets([partition], STABLE_END)[partition] or 0
+        found = self._search(partition, place, searched, end) if searched < end else None
+        self._marked[partition, place] = end, known if found is None else found
+        return self._marked[partition, place][1]
+
+    def _search(self, partition: Partition, place: EngineTopic, since: int, end: int) -> int | None:
+        first, upper = max(since, self._admin().offsets([partition], EARLIEST)[partition] or 0), end
         span = SEARCH_RECORDS
-        with closing(self._driver.reader(self._connection, ReaderOptions())) as reader:
+        with closing(self._open_reader()) as reader:
             while upper > first:
                 lower = max(first, end - span)
                 reader.assign({partition: lower})

@@ -6,7 +6,9 @@ first record of Kafka on. Each later fence leaves when no journal holds a messag
 
 from migration.recipes.course import CUTTABLE, UNFENCE, Aim, Course, Courses, PlanStep
 
-_FENCING = ("journals", "divergence", "sources", "fence", "fenced_everywhere", "copied", "sent", "quiet", "counts")
+_FENCING = (
+    "journals", "divergence", "sources", "shape", "fence", "fenced_everywhere", "copied", "sent", "quiet", "counts",
+)  # fmt: skip
 _PAIRING = (
     "sources", "gates", "fence", "fenced_everywhere", "sent", "quiet", "drained", "pair", "paired_everywhere", "lift", "followed",
 )  # fmt: skip
@@ -25,7 +27,7 @@ COURSES: Courses = {
     "cut": Course(
         CUTTABLE, ("one_writer", "error_rate", "policies", *_FENCING, "switch", "followed"), PlanStep.CUT, "rollback", Aim.SWAP_TO_ENGINE
     ),
-    "soak": Course((PlanStep.CUT,), ("journals", "divergence"), PlanStep.SOAKING, "rollback"),
+    "soak": Course((PlanStep.CUT,), ("journals", "divergence", "shape"), PlanStep.SOAKING, "rollback"),
     "rollback": Course(
         (PlanStep.VERIFIED, PlanStep.FENCED, PlanStep.CUT, PlanStep.SOAKING),
         ("moved", "delayed", "dead_letters", *_FENCING, "switch", "followed", "lift"), PlanStep.COPYING,

@@ -14,17 +14,21 @@ from typing import NamedTuple
 
 from common.config.definitions import TopicDefinition
 from common.config.text_values import ENGINE_HOME
-from common.kafka.base import EARLIEST, STABLE_END, ClusterAdmin, PartitionReader
+from common.kafka.base import EARLIEST, STABLE_END, ClusterAdmin, KafkaTopic, PartitionReader
 from common.kafka.records import Partition
 from common.names import stored_name
 from engine.client.copied import engine_offset_of, source_offset_at
 from engine.link.copy import QueueSource, SourceState
+from kafka_bridge.copy_out.page import EngineTopic
+from kafka_bridge.copy_out.positions import CopiedPositions
 from migration.errors import PlanRefused
+from migration.facts import TopicFacts
 from migration.positions import CopiedTopic, EngineLink, EnginePositions
 from migration.reconcile.engine_side import QueueReport, queue_reports, stored_at
 from migration.reconcile.kafka_side import first_time
 from migration.reconcile.rows import OFFSET_MAX, QueueScope
 from migration.reconcile.spans import ReadRange, TimeSpan
+from migration.tails import EnginePlace
 
 
 class TopicBounds(NamedTuple):
@@ -55,37 +59,41 @@ class BoundsFinder:
 
     Args:
         open_reader: opens a reader of committed records.
-        back: positions of the plan's copies back to Kafka: next engine offsets.
+        back: the plan's copies back to Kafka.
     """
 
     def __init__(
         self, kafka: ClusterAdmin, engine: EnginePositions, open_reader: Callable[[], PartitionReader],
-        back: Mapping[Partition, int], span: TimeSpan,
+        back: CopiedPositions, span: TimeSpan,
     ) -> None:  # fmt: skip
         self._kafka, self._engine, self._open_reader = kafka, engine, open_reader
-        self._back, self._span = back, span
+        self._back, self._committed, self._span = back, back.committed(), span  # before the ends, as all positions
 
     def of(self, definition: TopicDefinition, has_copy_back: bool) -> TopicBounds:
         """The bounds of one topic, which has the same name on both sides."""
         topic = CopiedTopic(definition.name, definition.made_ms, definition.queues)
         stored = stored_name(topic.name, topic.made_ms)
         rows = self._engine.copied([topic])[topic.name]  # before the ends: what is judged lies below them
-        for queue in range(topic.queues):
-            if queue >= len(rows) or not rows[queue].number:
-                raise PlanRefused(
-                    f"topic {topic.name} queue {queue}: its copy has not begun: is a Kafka bridge running?"
-                )
         found = self._kafka.topics([topic.name]).get(topic.name)
         if found is None:
             raise PlanRefused(f"kafka topic {topic.name}: it does not exist (any more)")
+        if found.partitions != topic.queues:
+            shape = TopicFacts(queues=topic.queues, partitions=found.partitions).shape
+            raise PlanRefused(f"topic {topic.name}: {shape}")
+        for queue in range(topic.queues):
+            if queue >= len(rows) or not (rows[queue].number or definition.secondary):
+                raise PlanRefused(
+                    f"topic {topic.name} queue {queue}: its copy has not begun: is a Kafka bridge running?"
+                )
         places = self._engine.places(topic, rows)
+        back = self._copied_back(definition, found, places) if has_copy_back else None
         bounds = TopicBounds(topic, stored, {}, {}, {}, {}, bool(definition.secondary))
         for home in self._engine.homes(topic):
             reports = queue_reports(home.link, stored, home.queues)
             for queue in home.queues:
                 partition = Partition(topic.name, queue)
                 bounds.starts[queue] = reports[queue].first
-                own_end = self._own_end(definition, partition, has_copy_back)
+                own_end = self._own_end(definition, queue, back)
                 scope = QueueScope(found.id.bytes, queue, *places[partition], 0, rows[queue].next, 0, own_end)
                 one = _QueueBounds(home.link, stored, partition, rows[queue], reports[queue])
                 bounds.scopes[queue], bounds.kafka[queue], bounds.engine[queue] = (
@@ -105,16 +113,22 @@ class BoundsFinder:
         engine = ReadRange(report.first, report.end)
         return bounds._replace(scopes={queue: scope}, kafka={queue: kafka}, engine={queue: engine})
 
-    def _own_end(self, definition: TopicDefinition, partition: Partition, has_copy_back: bool) -> int:
+    def _copied_back(
+        self, definition: TopicDefinition, kafka: KafkaTopic, places: Mapping[Partition, EnginePlace]
+    ) -> dict[int, int]:
+        """Next engine offset per queue; a queue of which nothing was copied is left out."""
+        engine = {each.number: EngineTopic(*place) for each, place in places.items()}
+        return self._back.of(kafka, engine, self._committed, definition.cut)
+
+    def _own_end(self, definition: TopicDefinition, queue: int, back: Mapping[int, int] | None) -> int:
         """Up to where messages of the engine's own have to be in Kafka.
 
         Before a cut, and after a rollback, that is everything: the engine gets no messages of its own.
         """
-        if has_copy_back:
-            return self._back.get(partition, 0)
-        if definition.home == ENGINE_HOME:
-            return definition.cut.engine_firsts[partition.number] if definition.cut is not None else 0
-        return OFFSET_MAX
+        first = definition.cut.engine_first(queue) if definition.cut is not None else 0
+        if back is not None:
+            return back.get(queue, first)
+        return first if definition.home == ENGINE_HOME else OFFSET_MAX
 
     def _queue(self, one: "_QueueBounds", scope: QueueScope, is_cut: bool) -> tuple[QueueScope, ReadRange, ReadRange]:
         partition, since_ms = one.partition, self._span.from_ms
@@ -176,14 +190,21 @@ class _QueueBounds:
     def source_first(self, kafka_first: int) -> int:
         """The first Kafka offset that both sides still have."""
         source = self._first_source()
+        if source is None:
+            return kafka_first
         first = max(source.start, kafka_first)
         if self.report.first > source.first:
             found = source_offset_at(self.link, self.stored, self.partition.number, self.report.first)
             first = max(first, found.source_offset if found is not None else self._state.next)
         return first
 
-    def _first_source(self) -> QueueSource:
-        """The first acceptance of the present source: it may have been accepted again, after lost records."""
+    def _first_source(self) -> QueueSource | None:
+        """The first acceptance of the present source: it may have been accepted again, after lost records.
+
+        None: nothing was copied from Kafka. Its partition was added when proxies wrote to both sides already.
+        """
+        if not self._state.sources:
+            return None
         found = self._state.sources[-1]
         for each in reversed(self._state.sources):
             if each.source != found.source:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from common.admin.administrator import Administrator
 from common.config.definitions import CopyOutDefinition, TopicDefinition
 from common.kafka.base import ClusterAdmin, KafkaProducer, PartitionReader
-from migration.deployment import REVERSE_GROUP
+from kafka_bridge.copy_out.positions import CopiedPositions, position_group
 from migration.errors import PlanRefused
 from migration.plan import MigrationPlan
 from migration.positions import EnginePositions
@@ -54,7 +54,7 @@ class PlanCheck:
 
     def compare(self, span: TimeSpan) -> list[CheckedTopic]:
         """Compare every topic. Blocks; raises PlanRefused, KafkaFault, AdminError, OSError, PayloadError."""
-        back = self._kafka().group_offsets(REVERSE_GROUP + self._plan.name)  # before the ends, as all positions
+        back = CopiedPositions(self._kafka, self._open_reader, position_group(self._plan.name))
         finder = BoundsFinder(self._kafka(), self._engine, self._open_reader, back, span)
         return [self._compare(finder, name) for name in self._plan.topic_names]
 

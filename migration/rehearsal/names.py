@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from migration.deployment import REVERSE_GROUP
+from kafka_bridge.copy_out.positions import position_group
 from migration.plan import ORDERS, MigrationPlan
 
 PREFIX = "penstock-rehearsal-"
@@ -29,7 +29,7 @@ def rehearsal_name(run: str) -> str:
 
 def is_of(run: str, name: str) -> bool:
     """Whether a topic or a group of Kafka was made by that rehearsal."""
-    plain = name.removeprefix(REVERSE_GROUP)
+    plain = name.removeprefix(position_group(""))
     return plain == rehearsal_name(run) or plain.startswith(f"{rehearsal_name(run)}.")
 
 

@@ -12,9 +12,19 @@ LAG = "lag"
 """Gate that an operator may accept: the copy's lag."""
 
 
+def _shape(state: PlanState, facts: Facts, rules: Rules) -> Answer:
+    for name, each in facts.topics.items():
+        if each.shape:
+            told = f"{name}: {each.shape}"
+            return Wait(told) if each.queues < each.partitions else Refuse(told)
+    return None
+
+
 def _caught_up(state: PlanState, facts: Facts, rules: Rules) -> Answer:
     if stands := standstill(facts.topics, facts, rules):
         return stands
+    if (differing := _shape(state, facts, rules)) is not None:
+        return differing
     if faults := _faults(facts, rules):
         return Refuse(faults)
     if LAG in rules.accepted or (waits := _lag(facts, rules)) is None:
@@ -41,9 +51,13 @@ def _faults(facts: Facts, rules: Rules) -> str:
 
 
 def _gates(state: PlanState, facts: Facts, rules: Rules) -> Answer:
+    if (differing := _shape(state, facts, rules)) is not None:
+        return differing
     if faults := _faults(facts, rules):
         return Refuse(faults)
     if state.is_leaving_engine:
+        if beyond := _beyond(facts):
+            return Refuse(beyond)
         total = sum(each.behind_out or 0 for each in leaving(state, facts).values())
         if total <= rules.lag_messages or LAG in rules.accepted:
             return None
@@ -52,11 +66,27 @@ def _gates(state: PlanState, facts: Facts, rules: Rules) -> Answer:
     return Refuse(waits) if waits else None
 
 
+def _beyond(facts: Facts) -> str:
+    """Why a copy back cannot be believed; empty: it can."""
+    for name, each in facts.topics.items():
+        if beyond := each.beyond_out:
+            queue = beyond[0]
+            return (
+                f"the copy of {name} to Kafka is at {each.copied_out[queue]:,} in queue {queue}, which ends at "
+                f"{each.engine_ends[queue]:,}: the engine has lost messages that Kafka has, or is another one"
+            )
+    return ""
+
+
 def _drained(state: PlanState, facts: Facts, rules: Rules) -> Answer:
     if grown := growth(state, facts, rules):
         return Refuse(grown)
     if not state.is_leaving_engine and (sentence := open_transaction(leaving(state, facts))):
         return Refuse(sentence)  # it would be waited for as long as the fence lasts
+    if isinstance(differing := _shape(state, facts, rules), Wait | Refuse):
+        return Refuse(differing.sentence)
+    if state.is_leaving_engine and (beyond := _beyond(facts)):
+        return Refuse(beyond)
     for name, each in leaving(state, facts).items():
         copied = each.copied_out if state.is_leaving_engine else each.copied_in
         ends = state.ends.get(name, ())
@@ -71,6 +101,9 @@ def _drained(state: PlanState, facts: Facts, rules: Rules) -> Answer:
 
 
 SUB_STEPS: Mapping[str, SubStep] = {
+    "shape": SubStep(
+        _shape, "checks that the topics have as many queues as partitions in Kafka", "seconds", asks_positions=True
+    ),
     "caught_up": SubStep(
         _caught_up, "waits until the copies lack at most {lag:,} records", "as long as the copy takes", asks_positions=True
     ),

@@ -36,7 +36,7 @@ def _divergence(state: PlanState, facts: Facts, rules: Rules) -> Answer:
         return None
     if _is_divergence_accepted(state, rules):
         return None
-    if facts.doubts and DOUBTS not in rules.accepted:
+    if facts.doubts and DOUBTS not in rules.accepted and state.course != "verify":  # its comparison settles them
         return Refuse(f"{'; '.join(facts.doubts[:SHOWN_MAX])}: compare both sides, or use --accept {DOUBTS}")
     if not facts.waiting:
         return None
@@ -64,6 +64,8 @@ def _counts(state: PlanState, facts: Facts, rules: Rules) -> Answer:
     if COUNTS in rules.accepted:
         return None
     for name, each in leaving(state, facts).items():
+        if each.shape:
+            return Refuse(f"{name}: {each.shape}")
         if not each.written:
             return Wait(f"the ends of {name} are not known")
         for queue, (kafka, engine) in enumerate(each.written):
@@ -98,7 +100,7 @@ def _rebase(state: PlanState, facts: Facts, rules: Rules) -> Answer:
         return None  # the copy goes on from where it was: it repeats messages, and misses none
     wanted = [
         name for name, each in leaving(state, facts).items()
-        if any(at < end for at, end in zip(each.copied_in, state.ends.get(name, ()), strict=False))
+        if not each.copied_in or any(at < end for at, end in zip(each.copied_in, state.ends.get(name, ()), strict=False))
     ]  # fmt: skip
     return Do("rebase", tuple(wanted)) if wanted else None
 

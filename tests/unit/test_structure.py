@@ -41,6 +41,7 @@ MAY_IMPORT = {
     "kafka_bridge": ("common", "engine.client", "engine.link"),
     # The comparison makes of a record what the copier makes of it, by the copier's own rules; repairs are written by them.
     # `copy_in.core` says why a copy stops, which is a gate.
+    # How far a copy to Kafka is, a plan reads by the copier's rules as well.
     "migration": (
         "common",
         "engine.client",
@@ -48,6 +49,8 @@ MAY_IMPORT = {
         "kafka_bridge.copy_in.core",
         "kafka_bridge.copy_in.foreign_headers",
         "kafka_bridge.copy_in.messages",
+        "kafka_bridge.copy_out.page",
+        "kafka_bridge.copy_out.positions",
         "kafka_bridge.mapping",
         "kafka_bridge.source_identity",
     ),

@@ -59,6 +59,14 @@ class CutRecord:
     kafka_ends: tuple[int, ...]
     engine_firsts: tuple[int, ...]
 
+    def kafka_end(self, queue: int) -> int:
+        """Of `kafka_ends`; 0 for a partition that was added since."""
+        return self.kafka_ends[queue] if queue < len(self.kafka_ends) else 0
+
+    def engine_first(self, queue: int) -> int:
+        """Of `engine_firsts`; 0 for a queue that was added since."""
+        return self.engine_firsts[queue] if queue < len(self.engine_firsts) else 0
+
     def to_value(self) -> dict[str, Any]:
         return {**asdict(self), "kafka_ends": [*self.kafka_ends], "engine_firsts": [*self.engine_firsts]}
 

@@ -10,4 +10,5 @@ command = course_command(
 
     Undo: rollback.
     """,
+    gates=True,
 )

@@ -157,7 +157,10 @@ def _topic_row(name: str, topic: TopicFacts) -> dict[str, Any]:
         "kafka_got": sum(kafka for kafka, _ in topic.written) if topic.written else None,
         "engine_got": sum(engine for _, engine in topic.written) if topic.written else None,
         "open_transactions": sum(end - first for _, first, end in topic.open_transactions), "behind_out": topic.behind_out,
-        "told": [*topic.standstills, *topic.faults, *late, *(_group_sentence(each, topic) for each in topic.groups)],
+        "told": [
+            *topic.standstills, *filter(None, [topic.shape]), *topic.faults, *late,
+            *(_group_sentence(each, topic) for each in topic.groups),
+        ],
     }  # fmt: skip
 
 

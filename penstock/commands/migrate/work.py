@@ -98,9 +98,8 @@ def deployment_of(
         closing(CopyTails(kafka.reader)) as tails,
     ):  # fmt: skip
         try:
-            yield Deployment(
-                admin, plan, kafka, EnginePositions(links, stored_placed_topics(admin.store)), progress, tails
-            )
+            engine = EnginePositions(links, stored_placed_topics(admin.store))
+            yield Deployment(admin, plan, kafka, engine, progress, tails, open_reader=kafka.reader)
         except AdminError as error:
             raise CommandError(f"engine: {error}", code_for_contract(error.code)) from error
 

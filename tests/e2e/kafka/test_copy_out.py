@@ -31,7 +31,7 @@ from engine.link.topic import encode_topics
 from kafka_bridge.connecting import FollowedConnection
 from kafka_bridge.copy_out import copier
 from kafka_bridge.copy_out.engine_reads import EngineReads, QueueLink
-from kafka_bridge.copy_out.positions import position_group
+from kafka_bridge.copy_out.positions import group_of
 from tests import link_bytes as raw
 from tests.e2e.test_engine_process import ADMIN_SECRET, EngineProcess
 from tests.services import require
@@ -98,7 +98,7 @@ class Both:
 
     def copied(self):
         """Next engine offsets that are committed in Kafka."""
-        found = self.admin.group_offsets(position_group(CopyOutDefinition(self.name, cluster="main")))
+        found = self.admin.group_offsets(group_of(CopyOutDefinition(self.name, cluster="main")))
         return {each.number: at for each, at in found.items()}
 
     def records(self, committed_only=True):
@@ -175,7 +175,7 @@ def test_a_lost_position_is_found_again_by_the_last_copied_record(both):
     with both.copier():
         until(lambda: both.copied().get(0) == 2, "the copy", READ_S_MAX)
     line = subprocess.run(
-        [sys.executable, "-c", FORGET, *both.connection.bootstrap, position_group(CopyOutDefinition(both.name))],
+        [sys.executable, "-c", FORGET, *both.connection.bootstrap, group_of(CopyOutDefinition(both.name))],
         check=False, capture_output=True, text=True,
     )  # fmt: skip
     assert line.returncode == 0, line.stderr

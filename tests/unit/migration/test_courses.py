@@ -67,6 +67,19 @@ def test_a_rollback_leads_back_to_kafka_and_the_next_cut_has_a_larger_epoch(worl
     assert_sides_agree(world)
 
 
+def test_a_copy_back_beyond_the_end_of_its_queue_refuses_the_rollback_with_both_offsets(world):
+    go(world, *WAY)
+    for _ in range(20):
+        world.turn()
+    end = len(world.engine_side.messages["pay"][1])
+    world.returned["pay", 1] = end + 90
+    with pytest.raises(
+        PlanRefused, match=r"the copy of pay to Kafka is at [\d,]+ in queue 1, which ends at [\d,]+: the"
+    ):
+        go(world, "rollback")
+    assert {each.fence for each in world.definitions().values()} == {None}
+
+
 def test_a_retired_plan_leaves_the_topics_in_the_engine_and_no_copies_or_marks(world):
     go(world, *WAY, "retire")
     assert world.state.step is PlanStep.RETIRED

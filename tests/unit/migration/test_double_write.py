@@ -10,7 +10,7 @@ from migration.recipes.course import PlanStep
 from migration.recipes.double_write import COURSES
 from tests.unit.migration.dual_world import DUAL_TEXT, DualWorld
 from tests.unit.migration.test_courses import Dies, back_to_kafka, go, resumed
-from tests.unit.migration.world import Crash
+from tests.unit.migration.world import QUEUES, Crash
 
 WAY = ("start", "verify", "cut", "soak")
 SEEDS = 6
@@ -141,7 +141,56 @@ def test_what_no_journal_can_repair_refuses_the_cut_until_it_is_accepted(world):
         PlanRefused, match=r"misses a range of \*: the machine stopped: compare both sides, or use --acc"
     ):
         go(world, "cut")
+    go(world, "verify")  # its comparison is the remedy
     go(world, "cut", accepted=("doubts",))
+    with pytest.raises(PlanRefused, match=r"misses a range of \*"):
+        go(world, "soak")
+    go(world, "soak", accepted=("doubts",))
+
+
+def test_partitions_that_are_added_in_kafka_hold_the_cut_until_the_queues_have_followed(world):
+    go(world, "start", "verify")
+    world.partitions = QUEUES + 1
+    for each in (world.kafka_side, world.engine_side):
+        each.messages = {name: [*queues, []] for name, queues in each.messages.items()}
+    with pytest.raises(Waits, match="orders: 2 queues and 3 partitions in Kafka: a Kafka bridge adds the queues"):
+        waiting(world).run("cut")
+    assert {each.fence for each in world.definitions().values()} == {None}, "not behind the fence"
+    world.engine_side.messages["pay"][2].append(world.next_message())
+    for name in world.plan.topic_names:
+        world.change(name, queues=QUEUES + 1)
+    with pytest.raises(PlanRefused, match=r"pay queue 2: .* Kafka has got 0 records and the engine 1"):
+        go(world, "cut")
+    world.kafka_side.messages["pay"][2].append(world.own)
+    go(world, "cut", "soak", "rollback")
+
+
+def test_an_abort_leaves_no_record_of_an_added_partition_to_be_copied_again(world):
+    go(world, "start", "verify")
+    world.partitions = QUEUES + 1
+    for each in (world.kafka_side, world.engine_side):
+        each.messages = {name: [*queues, [7, 8]] for name, queues in each.messages.items()}
+    for name in world.plan.topic_names:
+        world.change(name, queues=QUEUES + 1)
+    go(world, "abort")
+    assert [each[QUEUES] for each in world.copied.values()] == [2, 2]
+
+
+class Waits(Exception):
+    """A course would wait, with this sentence."""
+
+
+def waiting(world):
+    """A run that ends where it would wait for long."""
+    run = world.run()
+    turn, run._pause, pauses = run._pause, lambda seconds: pause(seconds), itertools.count()
+
+    def pause(seconds):
+        turn(seconds)
+        if next(pauses) > 50:
+            raise Waits(run._told)
+
+    return run
 
 
 def test_a_writer_that_bypasses_the_proxies_at_any_time_is_found_behind_the_next_fence(world):

@@ -23,11 +23,13 @@ class Link:
     """An engine that knows some topics; the next offset of a queue is its number."""
 
     def __init__(self, *known) -> None:
-        self.known, self.asked = known, []
+        self.known, self.asked, self.queues = known, [], 10_000
 
     def call(self, op, payload):
         queues = json.loads(payload)["queues"]
         self.asked.append(queues)
+        if missing := [queue for _, queue in queues if queue >= self.queues]:
+            return Code.INVALID, f"queue {missing[0]}: use 0..{self.queues - 1}".encode()
         if unknown := [name for name, _ in queues if name.partition("@")[0] not in self.known]:
             return Code.UNKNOWN_TOPIC, f"no topic {unknown[0]}".encode()
         return OK, json.dumps({"states": [shown_state(state(queue)) for _, queue in queues]}).encode()
@@ -48,6 +50,14 @@ def test_all_topics_of_an_engine_are_asked_for_in_one_request_by_their_stored_na
 def test_a_topic_that_the_engine_does_not_have_yet_has_no_positions_and_hides_no_others():
     found = EnginePositions({"main": Link("a")}).copied([CopiedTopic("gone", 0, 1), CopiedTopic("a", 0, 1)])
     assert (found["gone"], len(found["a"])) == ([], 1)
+
+
+def test_queues_that_an_engine_does_not_have_yet_have_no_source_and_hide_no_others():
+    link = Link("a", "b")
+    link.queues = 2
+    found = EnginePositions({"main": link}).copied([CopiedTopic("a", 0, 4), CopiedTopic("b", 0, 1)])
+    assert [(each.number, each.next) for each in found["a"]] == [(1, 0), (1, 1), (0, 0), (0, 0)]
+    assert len(found["b"]) == 1
 
 
 def test_another_refusal_is_raised():

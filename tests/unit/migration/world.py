@@ -4,6 +4,7 @@ The proxies keep the rule of the fence, so whether a cut is exact is decided by 
 """
 
 import random
+from itertools import zip_longest
 from types import SimpleNamespace
 from uuid import UUID
 
@@ -13,19 +14,22 @@ from common.config.definitions import CopyInDefinition, CopyOutDefinition, Topic
 from common.config.errors import VersionConflict
 from common.config.memory_store import MemoryConfigStore
 from common.config.store import SENT
-from common.kafka.base import EARLIEST, ClusterDescription, KafkaTopic
+from common.kafka.base import EARLIEST, END, ClusterDescription, CommittedPosition, KafkaTopic
 from common.kafka.records import Partition
 from engine.link.copy import ForeignSource, QueueSource, SourceState
+from kafka_bridge.copy_out.page import EngineTopic
+from kafka_bridge.copy_out.positions import note_of
 from migration.deployment import Deployment
 from migration.entries import PlanStore
 from migration.facts import SendErrors
 from migration.leftovers import LeftDelayedMessages
 from migration.plan import parse_plan
+from migration.positions import NO_SOURCE
 from migration.run import CourseRun
 
 QUEUES = 2
 TEXT = "name: shop\nrecipe: mirror\ncluster: main\ntopics: [orders, pay]\nlimits: {fence_s: 10, soak_hours: 0}\n"
-TOPIC_ID = UUID(int=7)
+PLACE, TOPIC_ID = EngineTopic("log", 1), UUID(int=7)
 
 
 class Crash(BaseException):
@@ -113,6 +117,25 @@ class Proxy:
                     continue
 
 
+class NoMarks:
+    """A reader of partitions whose records tell nothing about copies."""
+
+    def __init__(self, world) -> None:
+        self.world, self.assigned = world, {}
+
+    def assign(self, positions) -> None:
+        self.assigned = positions
+
+    def positions(self):
+        return self.world.offsets(self.assigned, END)
+
+    def poll(self, wait_s):
+        return []
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 class World:
     """Attributes: dies: called around each write of the operator's process; raises Crash."""
 
@@ -120,7 +143,7 @@ class World:
 
     def __init__(self, seed=0, dies=lambda: None, text=TEXT) -> None:
         self.random, self.clock = random.Random(seed), FakeClock()
-        self._known = None
+        self._known, self.partitions = None, QUEUES
         self.store = MemoryConfigStore()
         self.operator_store = CrashingStore(self.store._shared, dies)
         self.plan = parse_plan(text, "plan")
@@ -161,7 +184,7 @@ class World:
 
     def topics(self, names):
         ids = {name: self.kafka_ids.get(name, TOPIC_ID) for name in names if name in self.kafka_side.messages}
-        return {name: KafkaTopic(name, each, QUEUES, 3) for name, each in ids.items() if each is not None}
+        return {name: KafkaTopic(name, each, self.partitions, 3) for name, each in ids.items() if each is not None}
 
     def describe(self):
         return ClusterDescription("cluster", 1, ())
@@ -177,8 +200,15 @@ class World:
             return {each: self.kafka_starts.get(each, 0) for each in partitions}
         return {Partition(*each): self.kafka_side.ends(each[0])[each[1]] for each in partitions}
 
-    def group_offsets(self, group):
-        return {Partition(*key): at for key, at in self.returned.items()}
+    def committed(self, group):
+        return {Partition(*key): CommittedPosition(at, note_of(PLACE, TOPIC_ID)) for key, at in self.returned.items()}
+
+    def delete_groups(self, groups):
+        assert groups == ["penstock.copy.shop"]
+        self.returned = {}
+
+    def places(self, topic, rows):
+        return {Partition(topic.name, queue): PLACE for queue, _ in enumerate(rows)}
 
     def copied_rows(self, topics):
         return {each.name: [*self._rows(each.name)] for each in topics}
@@ -187,6 +217,8 @@ class World:
         for queue, (at, end) in enumerate(zip(self.copied[name], self.copied_ends[name], strict=True)):
             source = ForeignSource(b"cluster/" + TOPIC_ID.hex.encode(), queue)
             yield SourceState(1, 1, at, end, [QueueSource(1, source, 0, 0, 0, "")])
+        added = self.definitions()[name].queues - len(self.copied[name]) if name in self.definitions() else 0
+        yield from [NO_SOURCE] * added
 
     def backlog(self, topic, group) -> int:
         raise AssertionError("only a double read asks for it")
@@ -194,8 +226,12 @@ class World:
     def engine_ends(self, topic):
         return dict(enumerate(self.engine_side.ends(topic.name)))
 
-    def rebase(self, topic, ends, reason) -> None:
-        self.copied[topic.name] = [max(pair) for pair in zip(self.copied[topic.name], ends, strict=True)]
+    def rebase(self, topic, sources, ends, reason) -> None:
+        before = self.copied[topic.name]
+        assert len(sources) == len(ends) >= len(before)
+        self.copied[topic.name] = [max(pair) for pair in zip_longest(before, ends, fillvalue=0)]
+        added = [len(each) for each in self.engine_side.messages[topic.name]][len(before) :]
+        self.copied_ends[topic.name] += added
 
     def copy_in(self, name) -> None:
         """One step of the copier from Kafka; it skips what the reverse copy has written."""
@@ -246,10 +282,10 @@ class World:
             copied=self.copied_rows,
             ends=self.engine_ends,
             rebase=self.rebase,
+            places=self.places,
             backlog=self.backlog,
             delayed=lambda topic: self.delayed.get(topic, LeftDelayedMessages(0, 0)),
             dead_letters=self.dead_letters,
-            places=lambda topic, rows: {},
         )
         deployment = Deployment(
             admin,
@@ -259,6 +295,7 @@ class World:
             self.progress.append,
             tails=self.tails,
             send_errors=lambda store, names: self.send_errors,
+            open_reader=lambda: NoMarks(self),
         )
         entry = plans.read("shop")
         return CourseRun(

@@ -8,7 +8,7 @@ import pytest
 from common.clock import SystemClock
 from common.config.definitions import CutRecord, TopicDefinition
 from common.contract import Message, encode_struct
-from common.kafka.base import ReaderOptions
+from common.kafka.base import CommittedPosition, ReaderOptions
 from common.kafka.copy_mark import COPY_HEADER, CopyMark, content_hash
 from common.kafka.records import Partition, Records
 from common.kafka.repair_mark import REPAIR_NAME, parse_repair_mark
@@ -22,6 +22,8 @@ from engine.link.operations import APPEND, TOPIC
 from engine.link.record import encode_record
 from engine.link.topic import encode_topics
 from kafka_bridge.copy_in.native import PackTarget, pack
+from kafka_bridge.copy_out.page import EngineTopic
+from kafka_bridge.copy_out.positions import CopiedPositions, note_of, position_group
 from kafka_bridge.mapping import fields_of, record_of
 from kafka_bridge.source_identity import source_of
 from migration.errors import PlanRefused
@@ -43,7 +45,7 @@ from tests.services.memory_kafka import (
     StoredKafkaRecord,
 )
 
-QUEUE = 0
+QUEUE, GROUP = 0, position_group("shop")
 WHOLE = TimeSpan()
 HOUR_MS = 3_600_000
 
@@ -72,7 +74,6 @@ class BothSides:
         state = copied.accept(self.link, self.name, QUEUE, self.source, start=0, replaces=0, reason="a test")
         self.topic_id, self.number, self.next = state.topic_id, state.number, state.next
         self.definition = TopicDefinition(self.name, home="kafka:main", queues=1)
-        self.back: dict[Partition, int] = {}
 
     def add(self, count, first=0, minute=1):
         """Records in Kafka, each in a minute of its own from this one on."""
@@ -120,13 +121,18 @@ class BothSides:
         mark = CopyMark(self.link.hello.log_id, self.topic_id, QUEUE, offset, content_hash(key, value))
         headers.append((COPY_HEADER, mark.encode()))
         self.cluster.partitions[self.name][QUEUE].append(StoredKafkaRecord(key, value, headers, time_ms))
-        self.back[Partition(self.name, QUEUE)] = offset + 1
+        self.commit_back(offset + 1)
+
+    def commit_back(self, position):
+        note = note_of(EngineTopic(self.link.hello.log_id, self.topic_id), self.topic.id)
+        self.cluster.committed[GROUP] = {Partition(self.name, QUEUE): CommittedPosition(position, note)}
 
     def open_reader(self):
         return MemoryKafkaReader(self.cluster, ReaderOptions(records_max=7))
 
     def compare(self, span=WHOLE, *, is_soaking=False):
-        finder = BoundsFinder(self.admin, self.engine, self.open_reader, self.back, span)
+        back = CopiedPositions(lambda: self.admin, self.open_reader, GROUP)
+        finder = BoundsFinder(self.admin, self.engine, self.open_reader, back, span)
         self.bounds = finder.of(self.definition, has_copy_back=is_soaking)
         widened = finder.widened if self.bounds.is_dual else None
         found = TopicComparison(self.bounds, self.engine, self.open_reader, widened=widened).run()
@@ -261,7 +267,9 @@ def test_own_messages_are_judged_up_to_the_position_of_the_copy_back(both):
     both.copy_back(5, b"two", 60_000)
     found = both.compare(is_soaking=True)
     assert (found.kafka, found.engine, found.counts.total()) == (6, 6, 0), "times differ, and ids do not"
-    both.back[Partition(both.name, QUEUE)] = 7
+    both.cluster.committed.clear()  # expired in Kafka
+    assert both.compare(is_soaking=True).kafka == 6
+    both.commit_back(7)
     assert kinds(both.compare(is_soaking=True)) == [(DiscrepancyKind.MISSING_IN_KAFKA, (), (6,))]
 
 
