@@ -349,7 +349,7 @@ class Deployment:
             return {name: effects.CutPlace(ids[name], state.ends[name], topics[name].engine_ends) for name in names}
         if state.is_leaving_engine:
             return {name: effects.CutPlace(ids[name], topics[name].kafka_ends, state.ends[name]) for name in names}
-        firsts = {name: topics[name].copied_ends for name in names}
+        firsts = {n: effects.own_firsts(topics[n].copied_ends, self._definition(n), ids[n]) for n in names}
         if self._plan.recipe == DOUBLE_READ:
             firsts = {name: self._engine_ends(name, len(state.ends[name])) for name in names}
         return {name: effects.CutPlace(ids[name], state.ends[name], firsts[name]) for name in names}

@@ -2,7 +2,7 @@
 another writer was faster: nothing of that change is written then.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -83,6 +83,18 @@ def delete_copies(admin: Administrator, plan: MigrationPlan, kind: type[CopyDefi
 def set_fences(admin: Administrator, plan: MigrationPlan, names: Names, fence_id: str) -> None:
     fence = Fence(plan.name, fence_id, plan.limits.fence_s * 1000)
     _change(admin, "fence", names, lambda old: replace(old, fence=fence))
+
+
+def own_firsts(copied_ends: Sequence[int], topic: TopicDefinition | None, kafka_id: str) -> tuple[int, ...]:
+    """Where the engine's own messages begin after a cut, by queue.
+
+    They begin after the last record that was copied from Kafka. Where none has come since a rollback, they begin where the
+    rollback's record says: what lies below, also messages of the engine's own, is in the same topic in Kafka.
+    """
+    cut = topic.cut if topic is not None else None
+    if cut is None or cut.kafka_topic_id != kafka_id:
+        return tuple(copied_ends)
+    return tuple(max(end, cut.engine_first(queue)) for queue, end in enumerate(copied_ends))
 
 
 def lift_fences(admin: Administrator, plan: MigrationPlan, names: Names) -> None:

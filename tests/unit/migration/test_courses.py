@@ -67,6 +67,17 @@ def test_a_rollback_leads_back_to_kafka_and_the_next_cut_has_a_larger_epoch(worl
     assert_sides_agree(world)
 
 
+def test_a_cut_after_a_rollback_copies_nothing_back_that_kafka_has_also_from_queues_without_a_record_since(world):
+    go(world, *WAY)
+    for _ in range(50):
+        world.turn()
+    world.is_busy = False
+    go(world, "rollback", "verify", "cut")
+    for name, definition in world.definitions().items():
+        for queue, messages in enumerate(world.engine_side.messages[name]):
+            assert all(at < definition.cut.engine_firsts[queue] for at in own(messages))
+
+
 def test_a_copy_back_beyond_the_end_of_its_queue_refuses_the_rollback_with_both_offsets(world):
     go(world, *WAY)
     for _ in range(20):
