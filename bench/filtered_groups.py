@@ -20,9 +20,10 @@ import time
 
 from bench.filters import message
 from engine.config import LogConfig
-from engine.delivery.delivery import Delivery, receipt_key
+from engine.delivery.delivery import Delivery
 from engine.delivery.policy import GroupPolicy
 from engine.delivery.pull import PullRequest
+from engine.delivery.receipt import receipt_key
 from engine.delivery.settings import DeliverySettings
 from engine.env.real import RealEnv
 from engine.log import open_log

@@ -21,9 +21,10 @@ from pathlib import Path
 from bench.delivery import BODY, field
 from bench.servers import rss_bytes
 from engine.config import LogConfig
-from engine.delivery.delivery import Delivery, receipt_key
+from engine.delivery.delivery import Delivery
 from engine.delivery.policy import KEY, NONE, GroupPolicy
 from engine.delivery.pull import PullRequest
+from engine.delivery.receipt import receipt_key
 from engine.env.real import RealEnv
 from engine.link.integers import U16
 from engine.log import open_log

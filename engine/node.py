@@ -13,11 +13,12 @@ from typing import Protocol
 from common.believed_time import BelievedTime
 from common.limited_log import LimitedLog
 from engine.delivery.creations import NO_LIMITS, CreationLimits, Creations
-from engine.delivery.delivery import Delivery, receipt_key
+from engine.delivery.delivery import Delivery
 from engine.delivery.lost_ends import raise_lost_ends
 from engine.delivery.lost_turns import LostTurns
 from engine.delivery.policy import DEFAULTS, Policies
 from engine.delivery.queue_ownership import QueueOwnership
+from engine.delivery.receipt import receipt_key
 from engine.delivery.settings import DeliverySettings
 from engine.delivery.topic_expiry import FamilyTopics, NoFamilyTopics, TopicExpiry
 from engine.delivery.upkeep import GroupUpkeep

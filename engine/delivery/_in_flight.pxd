@@ -15,7 +15,7 @@ cdef class InFlightRanges(RangeArray):
     cpdef bint settle(self, int64_t first, int64_t end, uint64_t lease, bint foreign) except -1
     cdef uint32_t lease_again(self, int64_t first, int64_t end, uint64_t lease, int64_t due_ms) except? 0
     cdef bytes encoded_progress(self, uint64_t floor, int64_t next_offset, int64_t now_ms, int64_t time_ms,
-                                int64_t lead_ms)
+                                int64_t lead_ms, int64_t young_ms)
     cdef bint is_certain(self, int64_t first, int64_t end, uint64_t lease) noexcept
 
     cdef inline uint32_t attempt_at(self, int64_t first) noexcept:

@@ -298,9 +298,11 @@ cdef class InFlightRanges(RangeArray):
         self.ready_firsts = None
 
     cdef bytes encoded_progress(self, uint64_t floor, int64_t next_offset, int64_t now_ms, int64_t time_ms,
-                                int64_t lead_ms):
+                                int64_t lead_ms, int64_t young_ms):
         cdef int64_t first = self.first_offset(next_offset)
-        return encode_ranges(self.slots + self.start, self.count, floor, first, next_offset, now_ms, time_ms, lead_ms)
+        return encode_ranges(
+            self.slots + self.start, self.count, floor, first, next_offset, now_ms, time_ms, lead_ms, young_ms
+        )
 
     cdef bint is_certain(self, int64_t first, int64_t end, uint64_t lease) noexcept:
         cdef Py_ssize_t at = self.before(first)

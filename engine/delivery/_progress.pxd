@@ -17,4 +17,4 @@ cdef int64_t unzigzag(int64_t number) noexcept
 
 
 cdef bytes encode_ranges(const RangeData* ranges, Py_ssize_t count, uint64_t floor, int64_t first, int64_t next_offset,
-                         int64_t now_ms, int64_t time_ms, int64_t lead_ms)
+                         int64_t now_ms, int64_t time_ms, int64_t lead_ms, int64_t young_ms)

@@ -12,6 +12,7 @@ from engine.delivery.progress import DUE_STEP_BITS as STEP_BITS
 from engine.delivery.progress import HELD_VERSION as PROGRESS_HELD_VERSION
 from engine.delivery.progress import VERSION as PROGRESS_VERSION
 from engine.delivery.progress import WITHHELD_VERSION as PROGRESS_WITHHELD_VERSION
+from engine.delivery.progress import YOUNG_STEPS as STEPS_OF_YOUNG
 
 cdef enum:
     VARINT_MAX = 10              # bytes of the largest number
@@ -21,23 +22,38 @@ cdef uint64_t HELD_VERSION = PROGRESS_HELD_VERSION
 cdef uint64_t WITHHELD_VERSION = PROGRESS_WITHHELD_VERSION
 cdef int DUE_STEP_BITS = STEP_BITS
 cdef int COUNTER_BITS = LEASE_COUNTER_BITS
+cdef int64_t YOUNG_STEPS = STEPS_OF_YOUNG
 
 
-cdef inline int64_t due_of(const RangeData* range_, int64_t now_ms) noexcept:
+cdef inline bint is_young(const RangeData* range_, int64_t young_ms) noexcept:
+    return not range_.is_withheld and <int64_t>(range_.lease >> COUNTER_BITS) >= young_ms
+
+
+cdef inline int64_t due_of(const RangeData* range_, int64_t now_ms, int64_t young_ms) noexcept:
     """Steps until its lease ends, rounded up; 0: it is ready."""
+    cdef int64_t due
     if range_.ready or range_.due_ms == INT64_MAX or range_.due_ms <= now_ms:
         return 0
-    return (range_.due_ms - now_ms + (1 << DUE_STEP_BITS) - 1) >> DUE_STEP_BITS
+    due = (range_.due_ms - now_ms + (1 << DUE_STEP_BITS) - 1) >> DUE_STEP_BITS
+    return YOUNG_STEPS if due > YOUNG_STEPS and is_young(range_, young_ms) else due
 
 
-cdef inline bint is_last(const RangeData* ranges, Py_ssize_t at, Py_ssize_t count, int64_t now_ms) noexcept:
+cdef inline uint64_t attempt_of(const RangeData* range_, int64_t now_ms, int64_t young_ms) noexcept:
+    if range_.attempt and is_young(range_, young_ms) and due_of(range_, now_ms, young_ms):
+        return range_.attempt - 1
+    return range_.attempt
+
+
+cdef inline bint is_last(const RangeData* ranges, Py_ssize_t at, Py_ssize_t count, int64_t now_ms, int64_t young_ms) noexcept:
     """Whether stored progress ends a range here; else it is stored as one with the next."""
     cdef const RangeData* range_ = &ranges[at]
     cdef int64_t due
-    if at + 1 == count or range_.end != range_[1].first or range_.attempt != range_[1].attempt:
+    if at + 1 == count or range_.end != range_[1].first:
         return True
-    due = due_of(range_, now_ms)
-    if due != due_of(&range_[1], now_ms) or (due and range_.is_withheld != range_[1].is_withheld):
+    if attempt_of(range_, now_ms, young_ms) != attempt_of(&range_[1], now_ms, young_ms):
+        return True
+    due = due_of(range_, now_ms, young_ms)
+    if due != due_of(&range_[1], now_ms, young_ms) or (due and range_.is_withheld != range_[1].is_withheld):
         return True
     return due > 0 and (range_.lease ^ range_[1].lease) >> (COUNTER_BITS + DUE_STEP_BITS) != 0
 
@@ -65,7 +81,7 @@ cdef inline unsigned char* put(unsigned char* out, uint64_t number) noexcept:
 
 
 cdef bytes encode_ranges(const RangeData* ranges, Py_ssize_t count, uint64_t floor, int64_t first, int64_t next_offset,
-                         int64_t now_ms, int64_t time_ms, int64_t lead_ms):
+                         int64_t now_ms, int64_t time_ms, int64_t lead_ms, int64_t young_ms):
     """Return the value for `count` ranges.
 
     Bounds: the value has 7 numbers, and 6 per merged range, of at most VARINT_MAX bytes each; `out` never passes that
@@ -75,6 +91,7 @@ cdef bytes encode_ranges(const RangeData* ranges, Py_ssize_t count, uint64_t flo
         first: the lowest open offset.
         time_ms: lease time at the monotonic time `now_ms`.
         lead_ms: time by which lease numbers are ahead of it.
+        young_ms: see InFlightRange.stored().
     """
     cdef int64_t at = first
     cdef int64_t due, oldest, newest = 0
@@ -87,9 +104,9 @@ cdef bytes encode_ranges(const RangeData* ranges, Py_ssize_t count, uint64_t flo
     cdef unsigned char* start
     cdef unsigned char* out
     for i in range(count):
-        merged += is_last(ranges, i, count, now_ms)
-        is_held = is_held or due_of(&ranges[i], now_ms) > 0
-        is_withheld = is_withheld or (ranges[i].is_withheld and due_of(&ranges[i], now_ms) > 0)
+        merged += is_last(ranges, i, count, now_ms, young_ms)
+        is_held = is_held or due_of(&ranges[i], now_ms, young_ms) > 0
+        is_withheld = is_withheld or (ranges[i].is_withheld and due_of(&ranges[i], now_ms, young_ms) > 0)
     start = out = <unsigned char*>malloc(VARINT_MAX * (7 + 6 * merged))
     if start == NULL:
         raise MemoryError()
@@ -101,9 +118,10 @@ cdef bytes encode_ranges(const RangeData* ranges, Py_ssize_t count, uint64_t flo
     for i in range(count):
         oldest = min(oldest, oldest_of(&ranges[i]))
         newest = max(newest, <int64_t>(ranges[i].lease >> COUNTER_BITS))
-        if is_last(ranges, i, count, now_ms):
-            out = put(put(put(out, <uint64_t>(first - at)), <uint64_t>(ranges[i].end - first)), ranges[i].attempt)
-            due = due_of(&ranges[i], now_ms)
+        if is_last(ranges, i, count, now_ms, young_ms):
+            out = put(put(out, <uint64_t>(first - at)), <uint64_t>(ranges[i].end - first))
+            out = put(out, attempt_of(&ranges[i], now_ms, young_ms))
+            due = due_of(&ranges[i], now_ms, young_ms)
             if is_withheld:
                 out = put(out, 1 + 2 * zigzag(due - due_before) + ranges[i].is_withheld if due else 0)
                 if due:

@@ -22,6 +22,7 @@ cdef class QueueCursor:
     cdef public int64_t end_seen
     cdef public uint64_t floor
     cdef public int64_t credit
+    cdef public object changed
     cdef public bint blocked
     cdef public object tick
     cdef public list subscriptions
@@ -56,6 +57,7 @@ cdef class QueueCursor:
     cdef int64_t pull_max(self, uint32_t attempt, int64_t wanted) except? -1
     cdef inline int64_t pull_max_at(self, int64_t first, int64_t wanted) except? -1
     cdef inline int64_t first_early(self) except? -1
+    cdef int note_change(self) except -1
     cdef uint32_t lease(self, int64_t first, int64_t end, uint64_t lease, int64_t due_ms) except? 0
     cdef int leave_out(self, int64_t first, int64_t end, uint64_t lease) except -1
     cdef int wait(self, int64_t offset) except -1
@@ -86,6 +88,6 @@ cdef class QueueCursor:
     cdef int finish(self, int64_t offset) except -1
 
     cpdef move(self, int64_t offset, uint64_t floor)
-    cpdef progress(self, int64_t now_ms, int64_t time_ms, int64_t lead_ms)
-    cpdef bytes encoded_progress(self, int64_t now_ms, int64_t time_ms, int64_t lead_ms)
+    cpdef progress(self, int64_t now_ms, int64_t time_ms, int64_t lead_ms, int64_t young_ms)
+    cpdef bytes encoded_progress(self, int64_t now_ms, int64_t time_ms, int64_t lead_ms, int64_t young_ms)
     cpdef uint64_t resume(self, bytes stored, int64_t base_ms) except? 0

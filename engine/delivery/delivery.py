@@ -1,7 +1,6 @@
 """Delivery: answers pulls, applies acknowledgements, keeps progress. Composition of the pure parts of this package.
 
-Nothing here blocks or uses sockets; the server calls it from the loop and passes the time. Cost follows calls and
-ranges of messages, never single messages or the number of topics.
+Nothing here blocks or uses sockets. Cost follows calls and ranges of messages, never messages or the number of topics.
 """
 
 from collections.abc import Callable
@@ -22,7 +21,6 @@ from engine.delivery.progress_writer import ProgressWriter, kept
 from engine.delivery.pull import AckRange, Pull, PullRequest
 from engine.delivery.queue_cursor import QueueCursor
 from engine.delivery.queue_ownership import QueueOwnership
-from engine.delivery.receipt import KEY_SIZE
 from engine.delivery.reply_window import ReplyWindow
 from engine.delivery.settings import DeliverySettings
 from engine.delivery.subscription import Subscription
@@ -109,18 +107,14 @@ class Delivery:
         subscription: Subscription | None = None
         refused: EngineError | None = None
         if group.policy.unread and request.max_messages > 0:
-            # Not even its start in a new queue is known.
-            refused = GroupUnreadError(group.name, group.policy.unread)
+            refused = GroupUnreadError(group.name, group.policy.unread)  # not even its start in a new queue is known
         elif request.topics:
             try:
                 subscription = pull.subscription = group.subscription(request)
             except EngineError as error:
                 refused = error  # a topic that cannot be created does not refuse the acknowledgements
         if request.acks:
-            pull.ack_codes = self._acknowledgements.apply(group, request.acks, now_ms)
-            if self._dead_lettering.pending:
-                self._dead_lettering.step(now_ms)
-            self._serve_woken(now_ms)
+            self._acknowledge(pull, group, request.acks, now_ms)
         if refused is not None and not (request.acks and group.policy.unread):
             raise refused
         if subscription is None or request.max_messages <= 0:
@@ -130,6 +124,8 @@ class Delivery:
         may_fill = subscription.ring and not subscription.parked and not group.policy.paused
         if may_fill and pull.allow(not pull.window.waiting):
             self._dispatcher.fill(pull, group, now_ms)
+        if group.changed:
+            self._progress.write_at_once(group.changed)
         wait_ms = min(request.wait_ms, self.settings.wait_ms_max)
         if pull.piece_count or self.parked >= self.settings.parked_max:
             answer(pull)
@@ -173,7 +169,7 @@ class Delivery:
             pull = next(iter(window.waiting))
             if pull.subscription.ring and not pull.group.policy.paused:
                 if pull.allow(is_first=True):
-                    self._dispatcher.fill(pull, pull.group, now_ms)
+                    self._fill(pull, now_ms)
                 if pull.is_short:
                     return
             if pull.piece_count:
@@ -289,8 +285,16 @@ class Delivery:
             return self.settings.fetch_wait_ms
         return self.settings.room_wait_ms if pull.is_short else 0
 
+    def _acknowledge(self, pull: Pull, group: Group, acks: list[AckRange], now_ms: int) -> None:
+        pull.ack_codes = self._acknowledgements.apply(group, acks, now_ms)
+        if self._dead_lettering.pending:
+            self._dead_lettering.step(now_ms)
+        self._serve_woken(now_ms)
+
     def _answer_empty(self, pull: Pull, group: Group) -> Pull:
         """Answer a pull that wants no messages."""
+        if group.changed:
+            self._progress.write_at_once(group.changed)
         pull.answer(pull)
         if not group.topics:
             self.unload(group)  # it has no queue: group names that consumers make up cost no memory
@@ -370,6 +374,12 @@ class Delivery:
             pull.window.waiting.pop(pull, None)
         self.parked -= 1
 
+    def _fill(self, pull: Pull, now_ms: int) -> None:
+        """Fill a pull that has waited."""
+        self._dispatcher.fill(pull, pull.group, now_ms)
+        if pull.group.changed:
+            self._progress.write_at_once(pull.group.changed)
+
     def _serve_woken(self, now_ms: int) -> None:
         while (subscription := self._wake_list.pop()) is not None:
             self._serve(subscription, now_ms)
@@ -380,20 +390,10 @@ class Delivery:
             if pull.group.policy.paused:
                 return
             if pull.allow(not pull.window.waiting):
-                self._dispatcher.fill(pull, pull.group, now_ms)
+                self._fill(pull, now_ms)
             if pull.piece_count:
                 self._unpark(pull)
                 pull.answer(pull)
             elif pull.is_short:
                 del subscription.parked[pull]
                 pull.window.waiting[pull] = None
-
-
-def receipt_key(store: DeliveryLog, random_bytes: Callable[[int], bytes]) -> bytes:
-    """Return the secret of all receipts: created once and kept in the log, so it survives restarts and fail-over."""
-    found = kept(store, progress.RECEIPT_KEY)
-    if len(found) == KEY_SIZE:
-        return found
-    made = random_bytes(KEY_SIZE)
-    store.put_progress([(progress.RECEIPT_KEY, made)])
-    return made

@@ -46,8 +46,8 @@ class Group:
         on_resumed: Callable[[QueueCursor, bytes], None], on_moving: Callable[["Group"], None],
         creations: Creations, sparse: dict[int, dict["Group", None]], form: DeliveryForm = FORM,
     ) -> None:  # fmt: skip
-        self.name = name
-        self.policy = DEFAULT
+        self.name, self.policy = name, DEFAULT
+        self.changed: dict[QueueCursor, None] = {}  # of a group in order: to be written before an answer
         self.generation = -1  # of the policies at the last follow()
         self.used_ms = 0  # monotonic time of the last request about it
         self.filters = filters.stored(store, name)
@@ -351,7 +351,7 @@ class Group:
         )
         cursor.key = progress.key(self.name, topic.id, queue)
         cursor.filter = filters.filter_for(self.filters, topic.name)
-        cursor.group = self
+        cursor.group, cursor.changed = self, self.changed
         cursor.follow(self.policy)
         stored = self._stored.get(topic.id, {}).get(queue)
         first_offset, end_offset = bounds
@@ -363,10 +363,9 @@ class Group:
             if start == AT_TIME:
                 cursor.next_offset = self._store.offset_at_time(topic.id, queue, self.policy.start_at_ms)
             # At once: a restart before the first flush would begin at the later end, and lose the messages between.
-            self._store.put_progress([(cursor.key, cursor.encoded_progress(0, 0, 0))])
+            self._store.put_progress([(cursor.key, cursor.encoded_progress(0, 0, 0, progress.NONE_YOUNG))])
         else:
-            cursor.next_offset = first_offset
-            cursor.floor = floor
+            cursor.next_offset, cursor.floor = first_offset, floor
         return cursor
 
     def _stored_topic(self, hashed: int) -> Topic | None:

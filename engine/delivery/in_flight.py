@@ -304,9 +304,11 @@ class InFlightRanges:
         self._ready_firsts.clear()
         self.messages = self.withheld = self.withheld_messages = 0
 
-    def encoded_progress(self, floor: int, next_offset: int, now_ms: int, time_ms: int, lead_ms: int) -> bytes:
+    def encoded_progress(self, floor: int, next_offset: int, now_ms: int, time_ms: int, lead_ms: int, young_ms: int) -> bytes:  # fmt: skip
         """Return stored progress of a cursor without early acknowledgements; see progress.py."""
-        return encode(Progress(floor, next_offset, [each.stored(now_ms) for each in self.ranges], time_ms, lead_ms))
+        return encode(
+            Progress(floor, next_offset, [each.stored(now_ms, young_ms) for each in self.ranges], time_ms, lead_ms)
+        )
 
     def load(self, value: bytes, base_ms: int) -> tuple[int, int, int]:
         """Add the ranges of stored progress; returns its floor, its next offset and the highest lease that it names.

@@ -1,6 +1,6 @@
 """One range of messages in flight."""
 
-from engine.delivery.progress import COUNTER_BITS, DUE_STEP_BITS, StoredRange
+from engine.delivery.progress import COUNTER_BITS, DUE_STEP_BITS, NONE_YOUNG, YOUNG_STEPS, StoredRange
 
 NEVER = (1 << 63) - 1
 """Due time of a range that never expires."""
@@ -57,14 +57,20 @@ class InFlightRange:
         self.first_lease, self.lease = oldest_ms << COUNTER_BITS, (newest_ms + 1 << COUNTER_BITS) - 1
         self.is_restored = True
 
-    def stored(self, now_ms: int) -> StoredRange:
-        """Return its stored form at this monotonic time."""
+    def stored(self, now_ms: int, young_ms: int = NONE_YOUNG) -> StoredRange:
+        """Return its stored form at this monotonic time.
+
+        Args:
+            young_ms: leases of this lease time or a later one are young: they count as no attempt and end soon.
+        """
         if self.ready or self.due_ms == NEVER or self.due_ms <= now_ms:
             return StoredRange(self.first, self.end, self.attempt)
         due = -(-(self.due_ms - now_ms) >> DUE_STEP_BITS)
-        oldest = self.first_lease if self.is_restored else self.lease
-        newest_ms = self.lease >> COUNTER_BITS
-        return StoredRange(self.first, self.end, self.attempt, due, oldest >> COUNTER_BITS, newest_ms, self.is_withheld)
+        oldest, newest_ms = self.first_lease if self.is_restored else self.lease, self.lease >> COUNTER_BITS
+        attempt = self.attempt
+        if newest_ms >= young_ms and not self.is_withheld:
+            due, attempt = min(due, YOUNG_STEPS), max(attempt - 1, 0)
+        return StoredRange(self.first, self.end, attempt, due, oldest >> COUNTER_BITS, newest_ms, self.is_withheld)
 
     def is_continued_by(self, other: "InFlightRange") -> bool:
         """Whether the withheld range after it differs in its offsets only."""

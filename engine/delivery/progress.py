@@ -24,6 +24,9 @@ VERSION = 1
 HELD_VERSION = 2
 WITHHELD_VERSION = 3
 DUE_STEP_BITS = 8
+YOUNG_STEPS = 8
+"""Of a young lease, one that perhaps no client has seen: the steps that it runs at most after a kill, about 2 s."""
+NONE_YOUNG = 1 << 62
 COUNTER_BITS = 20
 """Of a lease number: a counter; the rest is lease time in milliseconds."""
 RECEIPT_KEY = b"\0receipt-key"

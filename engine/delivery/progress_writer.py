@@ -1,15 +1,26 @@
 """Writing of progress: changed cursors, and the state of the lease clock, into the log."""
 
+import logging
 from collections.abc import Iterable
 
+from common.limited_log import LimitedLog
 from engine.delivery import leases
 from engine.delivery.leases import LeaseClock
+from engine.delivery.progress import NONE_YOUNG
 from engine.delivery.queue_cursor import QueueCursor
+from engine.errors import EngineError
 from engine.log.port import DeliveryLog
+
+limited = LimitedLog(logging.getLogger(__name__))
 
 LARGE_RANGES = 16_384
 RANGES_PER_MS = 64
 """A record of more than LARGE_RANGES is written less often: about 400 KB/s for one queue at most."""
+YOUNG_MS = 300
+"""Age of a lease up to which perhaps no client has seen it: more than an answer waits to be confirmed."""
+AT_ONCE_BYTES_PER_MS = 8 << 10
+"""Progress that is written at once: above 8 MiB/s the rest waits for the interval."""
+AT_ONCE_BYTES_MAX = 256 << 10
 
 
 class ProgressWriter:
@@ -24,6 +35,7 @@ class ProgressWriter:
         self.dirty: dict[QueueCursor, None] = {}
         self._due: list[QueueCursor] = []  # cursors that were dirty when writing began
         self._not_before_ms: dict[QueueCursor, int] = {}  # of cursors with a large record
+        self._room, self._room_ms = AT_ONCE_BYTES_MAX, 0
 
     @property
     def has_news(self) -> bool:
@@ -49,7 +61,7 @@ class ProgressWriter:
         if clock.has_news or (is_final and clock.is_used):
             # Before the cursors: a start that knows of a lease then always knows that its number is taken.
             entries.append((leases.KEY, clock.stored(is_final=is_final)))
-        at = clock.now_ms, clock.time_ms, clock.lead_ms
+        at = clock.now_ms, clock.time_ms, clock.lead_ms, NONE_YOUNG
         entries += [(cursor.key, cursor.encoded_progress(*at)) for cursor in step]
         if entries:
             # Removed once they are in the log: after a full disk the next call tries again.
@@ -71,6 +83,29 @@ class ProgressWriter:
             del self.dirty[cursor]
         return timely
 
+    def write_at_once(self, changed: dict[QueueCursor, None]) -> None:
+        """Write what clients are about to see of a group in order; what is not, the next call or the interval writes.
+
+        Its young leases are stored as short ones that are no attempt: an answer that is lost with this process must not
+        hold a key up for long. The interval writes them as they are.
+        """
+        clock = self._lease_clock
+        self._room = min(AT_ONCE_BYTES_MAX, self._room + (clock.now_ms - self._room_ms) * AT_ONCE_BYTES_PER_MS)
+        self._room_ms = clock.now_ms
+        if self._room <= 0:
+            return
+        at = clock.now_ms, clock.time_ms, clock.lead_ms, clock.time_ms - YOUNG_MS
+        entries = [(cursor.key, cursor.encoded_progress(*at)) for cursor in changed]
+        self._room -= sum(len(value) for _, value in entries)
+        if clock.has_news:
+            entries.insert(0, (leases.KEY, clock.stored()))
+        changed.clear()
+        try:
+            self._store.put_progress(entries)
+            clock.was_stored()
+        except EngineError as error:
+            limited.warning("progress of groups in order was not written at once: %s", error)
+
     def is_due(self, cursors: Iterable[Iterable[QueueCursor]]) -> bool:
         """Whether the progress of one of these cursors may have to be written."""
         return bool(self._due) or any(cursor in self.dirty for listed in cursors for cursor in listed)
@@ -80,6 +115,7 @@ class ProgressWriter:
         for cursor in cursors:
             self.dirty.pop(cursor, None)
             self._not_before_ms.pop(cursor, None)
+            cursor.group.changed.pop(cursor, None)
         self._due = [cursor for cursor in self._due if cursor not in cursors]
 
 

@@ -32,7 +32,8 @@ class QueueCursor:
     """
 
     __slots__ = (
-        "alone_at", "blocked", "by_key", "credit", "due_ms", "early", "early_firsts", "end_seen", "filter", "floor", "group", "in_flight",
+        "alone_at", "blocked", "by_key", "changed", "credit", "due_ms", "early", "early_firsts", "end_seen", "filter", "floor",
+        "group", "in_flight",
         "in_flight_max", "is_dead_letters", "is_sorted", "key", "keys", "moves", "new_key_order", "next_offset", "one_range", "order",
         "queue", "ranges_max", "sorted_until", "stop_at", "subscriptions", "tick", "topic_hash", "topic_id", "topic_name",
         "waiting_max", "withheld_max", "withheld_ranges_max",
@@ -70,6 +71,7 @@ class QueueCursor:
         self.in_flight = in_flight
         self.early = IntervalSet()
         self.early_firsts = self.early.firsts
+        self.changed: Any = None  # of the group: its cursors whose progress is due before clients see what has changed
         self.blocked = False  # there are more messages, but a bound forbids to dispatch them
         self.credit = 0  # bytes that this queue may still dispatch in its turn
         self.due_ms = NO_DUE_MS  # a lower bound of the next lease's end
@@ -152,8 +154,14 @@ class QueueCursor:
         """The lowest offset that was acknowledged early, OFFSET_MAX without one."""
         return self.early_firsts[0] if self.early_firsts else OFFSET_MAX
 
+    def note_change(self) -> None:
+        """With an order, what clients see has to be in the log before they see it."""
+        if self.order and self.changed is not None:
+            self.changed[self] = None
+
     def lease(self, first: int, end: int, lease: int, due_ms: int) -> int:
         """Lease first..end, the start of the range from plan(), until `due_ms`; returns the attempt."""
+        self.note_change()
         if first != self.next_offset:
             return self.in_flight.lease_again(first, end, lease, due_ms)
         self.in_flight.add(first, end, lease, 1, due_ms, False)
@@ -181,6 +189,7 @@ class QueueCursor:
         """
         if lease < self.floor:
             return False
+        self.note_change()
         if self.keys is None:
             whole = self.in_flight.settle(first, end, lease, foreign)
         else:
@@ -204,6 +213,7 @@ class QueueCursor:
         """
         if lease < self.floor:
             return 0
+        self.note_change()
         return self.in_flight.hold(first, end, lease, foreign, due_ms, now_ms, withheld)
 
     def release(self, first: int, end: int, lease: int, foreign: bool) -> int:
@@ -288,25 +298,26 @@ class QueueCursor:
         """Whether the log says that another process gave first..end to this lease, as far as they are open."""
         return end <= self.next_offset and self.in_flight.is_certain(first, end, lease)
 
-    def progress(self, now_ms: int, time_ms: int, lead_ms: int) -> Progress:
+    def progress(self, now_ms: int, time_ms: int, lead_ms: int, young_ms: int) -> Progress:
         """Return the state that a restart needs.
 
         Args:
             time_ms: lease time at the monotonic time `now_ms`.
             lead_ms: time by which lease numbers are ahead of it.
+            young_ms: see InFlightRange.stored().
         """
-        ranges = [each.stored(now_ms) for each in self.in_flight.ranges]
+        ranges = [each.stored(now_ms, young_ms) for each in self.in_flight.ranges]
         at = self.next_offset
         for first, end in self.early:
             ranges.append(StoredRange(at, first, 0))
             at = end
         return Progress(self.floor, at, ranges, time_ms, lead_ms)
 
-    def encoded_progress(self, now_ms: int, time_ms: int, lead_ms: int) -> bytes:
+    def encoded_progress(self, now_ms: int, time_ms: int, lead_ms: int, young_ms: int) -> bytes:
         """Return the stored form of progress()."""
         if self.early_firsts:
-            return encode(self.progress(now_ms, time_ms, lead_ms))
-        return self.in_flight.encoded_progress(self.floor, self.next_offset, now_ms, time_ms, lead_ms)
+            return encode(self.progress(now_ms, time_ms, lead_ms, young_ms))
+        return self.in_flight.encoded_progress(self.floor, self.next_offset, now_ms, time_ms, lead_ms, young_ms)
 
     def resume(self, stored: bytes, base_ms: int) -> int:
         """Load stored progress. What was leased stays leased until then; the rest in flight is ready at once.

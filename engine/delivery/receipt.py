@@ -4,11 +4,14 @@ One MAC per lease, not per message: the holder of a lease got all of its message
 receipt of one group is invalid for another.
 """
 
+from collections.abc import Callable
 from hashlib import blake2b
 from hmac import compare_digest
 from typing import NamedTuple
 
+from engine.delivery.progress import RECEIPT_KEY
 from engine.link.receipt import MAC_SIZE, TOKEN, TOKEN_SIZE, TOKEN_VERSION
+from engine.log.port import ProgressLog
 
 KEY_SIZE = 32
 _BODY_SIZE = TOKEN_SIZE - MAC_SIZE
@@ -57,3 +60,13 @@ class Receipts:
             return None
         version, *fields = TOKEN.unpack(body)
         return ReceiptToken(*fields) if version == TOKEN_VERSION else None
+
+
+def receipt_key(store: ProgressLog, random_bytes: Callable[[int], bytes]) -> bytes:
+    """Return the secret of all receipts: created once and kept in the log, so it survives restarts and fail-over."""
+    found = next((value for raw, value in store.progress(RECEIPT_KEY) if raw == RECEIPT_KEY), b"")
+    if len(found) == KEY_SIZE:
+        return found
+    made = random_bytes(KEY_SIZE)
+    store.put_progress([(RECEIPT_KEY, made)])
+    return made

@@ -151,7 +151,7 @@ _DELIVERY = (
     Mutant(
         "progress without what is in flight",
         "engine.delivery.in_flight",
-        "[each.stored(now_ms) for each in self.ranges], time_ms",
+        "[each.stored(now_ms, young_ms) for each in self.ranges], time_ms",
         "[], time_ms",
     ),
     Mutant(

@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 from engine.delivery.creations import NO_LIMITS, Creations
-from engine.delivery.delivery import Delivery, receipt_key
+from engine.delivery.delivery import Delivery
 from engine.delivery.native import FORM, REFERENCE, DeliveryForm
 from engine.delivery.policy import DEFAULT, GroupPolicy
 from engine.delivery.pull import AckRange, PullRequest
+from engine.delivery.receipt import receipt_key
 from engine.delivery.settings import DeliverySettings
 from engine.link.acknowledgement import DONE
 from engine.link.integers import U16, U32

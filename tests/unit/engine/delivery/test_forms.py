@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from common.contract import Message
 from engine.config import LogConfig
 from engine.delivery.delivery import Delivery
-from engine.delivery.progress import encode
+from engine.delivery.progress import NONE_YOUNG, encode
+from engine.delivery.progress_writer import YOUNG_MS
 from engine.delivery.pull import AckRange, PullRequest
 from engine.delivery.settings import DeliverySettings
 from engine.env.real import RealEnv
@@ -56,6 +57,9 @@ class Pair:
         self.append(queue, [pack_record(encoded(message)) for message in messages])
 
     def order(self, order: int, on_failure: int) -> None:
+        # Both are loaded before the first one writes progress at once, which the other one would read.
+        for delivery in self.forms:
+            delivery.group("g").cursors(self.topic, 0)
         self.policies.set(order=order, on_failure=on_failure, attempts_max=3)
 
     def append(self, queue: int, records: list[bytes]) -> None:
@@ -96,11 +100,12 @@ class Pair:
     def progress(self) -> list:
         cursors = [delivery.group("g").cursors(self.topic, 0) for delivery in self.forms]
         at = self.now_ms, WALL0 + self.now_ms, 7
-        native, twin = [[cursor.progress(*at) for cursor in side] for side in cursors]
-        assert native == twin
-        for side, values in zip(cursors, (native, twin), strict=True):
-            encoded = [cursor.encoded_progress(*at) for cursor in side]
-            assert encoded == [encode(value) for value in values]
+        for young_ms in (WALL0 + self.now_ms - YOUNG_MS, NONE_YOUNG):
+            native, twin = [[cursor.progress(*at, young_ms) for cursor in side] for side in cursors]
+            assert native == twin
+            for side, values in zip(cursors, (native, twin), strict=True):
+                encoded = [cursor.encoded_progress(*at, young_ms) for cursor in side]
+                assert encoded == [encode(value) for value in values]
         return native
 
 

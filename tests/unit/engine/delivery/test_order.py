@@ -207,6 +207,7 @@ def test_a_receipt_from_before_a_restart_counts_for_a_message_that_waits_again(w
     world.put("aa")
     (first,) = world.give()
     world.delivery.write_progress()
+    world.delivery._progress._room = -(1 << 40)  # too much was written at once of late
     world.done(first)
     (second,) = world.give()
     world.turn(10)

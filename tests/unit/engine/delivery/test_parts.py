@@ -5,10 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.delivery import progress
-from engine.delivery.delivery import receipt_key
 from engine.delivery.intervals import IntervalSet
 from engine.delivery.progress import StoredRange
-from engine.delivery.receipt import Receipts, topic_hash
+from engine.delivery.receipt import Receipts, receipt_key, topic_hash
 from engine.log.memory import MemoryLog
 
 TIME_MS = 1_800_000_000_000

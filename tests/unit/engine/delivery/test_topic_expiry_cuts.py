@@ -8,9 +8,10 @@ import pytest
 
 from engine.config import LogConfig
 from engine.delivery.creations import TOPIC, Creations
-from engine.delivery.delivery import Delivery, receipt_key
+from engine.delivery.delivery import Delivery
 from engine.delivery.policy import DEFAULTS
 from engine.delivery.pull import AckRange, PullRequest
+from engine.delivery.receipt import receipt_key
 from engine.delivery.topic_expiry import TopicExpiry
 from engine.env.simulated import PowerCut, SimulatedEnv
 from engine.link.acknowledgement import DONE

@@ -5,8 +5,9 @@ import struct
 
 import pytest
 
-from engine.delivery.delivery import Delivery, receipt_key
+from engine.delivery.delivery import Delivery
 from engine.delivery.pull import PullRequest
+from engine.delivery.receipt import receipt_key
 from engine.errors import CorruptionError, UnreadableError
 from engine.log.read.unreadable import LASTS_MS, LOST_MS, RETRY_MS
 
