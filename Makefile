@@ -114,7 +114,7 @@ bufferfaults: $(VENV)/.installed-dev
 
 ## make switchover        kill the master of a group with replicas, then switch it, so often each under load; then let machines of the documented layout die (KILLS=200, DEATHS=24; an hour)
 switchover: $(VENV)/.installed-dev
-	PENSTOCK_SWITCHES=$(or $(KILLS),200) PENSTOCK_OUTAGE_S=60 PENSTOCK_MACHINE_DEATHS=$(or $(DEATHS),24) $(BIN)/python -m pytest -s tests/fault/test_switch_over.py tests/fault/test_lost_coordination.py tests/fault/test_machine_deaths.py $(ARGS)
+	PENSTOCK_SWITCHES=$(or $(KILLS),200) PENSTOCK_OUTAGE_S=60 PENSTOCK_MACHINE_DEATHS=$(or $(DEATHS),24) $(BIN)/python -m pytest -s tests/fault/test_switch_over.py tests/fault/test_order_over_switches.py tests/fault/test_lost_coordination.py tests/fault/test_machine_deaths.py $(ARGS)
 
 ## make moves             kill every process while topics move from Kafka, and stop Kafka under a dual write (KILLS=36 for each recipe, OUTAGES=50; an hour)
 moves: $(VENV)/.installed-dev
