@@ -36,6 +36,7 @@ class ProgressWriter:
         self._due: list[QueueCursor] = []  # cursors that were dirty when writing began
         self._not_before_ms: dict[QueueCursor, int] = {}  # of cursors with a large record
         self._room, self._room_ms = AT_ONCE_BYTES_MAX, 0
+        self._young_until_ms: dict[QueueCursor, int] = {}  # of cursors that were written at once
 
     @property
     def has_news(self) -> bool:
@@ -61,15 +62,18 @@ class ProgressWriter:
         if clock.has_news or (is_final and clock.is_used):
             # Before the cursors: a start that knows of a lease then always knows that its number is taken.
             entries.append((leases.KEY, clock.stored(is_final=is_final)))
-        at = clock.now_ms, clock.time_ms, clock.lead_ms, NONE_YOUNG
-        entries += [(cursor.key, cursor.encoded_progress(*at)) for cursor in step]
+        young = {} if cursors_max is None else dict.fromkeys(each for each in step if self._may_be_young(each))
+        entries += [(cursor.key, self._encoded(cursor, are_short=cursor in young)) for cursor in step]
         if entries:
             # Removed once they are in the log: after a full disk the next call tries again.
             self._store.put_progress(entries)
             clock.was_stored()
         if step:
             del due[-len(step) :]
+            self.dirty.update(young)
         for cursor in step:
+            if cursor not in young:
+                self._young_until_ms.pop(cursor, None)
             if len(cursor.in_flight) >= LARGE_RANGES:
                 self._not_before_ms[cursor] = clock.now_ms + len(cursor.in_flight) // RANGES_PER_MS
         return not due
@@ -87,15 +91,15 @@ class ProgressWriter:
         """Write what clients are about to see of a group in order; what is not, the next call or the interval writes.
 
         Its young leases are stored as short ones that are no attempt: an answer that is lost with this process must not
-        hold a key up for long. The interval writes them as they are.
+        hold a key up for long. The interval writes them as they are once they are old.
         """
         clock = self._lease_clock
         self._room = min(AT_ONCE_BYTES_MAX, self._room + (clock.now_ms - self._room_ms) * AT_ONCE_BYTES_PER_MS)
         self._room_ms = clock.now_ms
         if self._room <= 0:
             return
-        at = clock.now_ms, clock.time_ms, clock.lead_ms, clock.time_ms - YOUNG_MS
-        entries = [(cursor.key, cursor.encoded_progress(*at)) for cursor in changed]
+        entries = [(cursor.key, self._encoded(cursor, are_short=True)) for cursor in changed]
+        self._young_until_ms.update(dict.fromkeys(changed, clock.now_ms + YOUNG_MS))
         self._room -= sum(len(value) for _, value in entries)
         if clock.has_news:
             entries.insert(0, (leases.KEY, clock.stored()))
@@ -106,6 +110,16 @@ class ProgressWriter:
         except EngineError as error:
             limited.warning("progress of groups in order was not written at once: %s", error)
 
+    def _encoded(self, cursor: QueueCursor, *, are_short: bool) -> bytes:
+        """Return the stored form. `are_short`: its young leases are."""
+        clock = self._lease_clock
+        young_ms = clock.time_ms - YOUNG_MS if are_short else NONE_YOUNG
+        return cursor.encoded_progress(clock.now_ms, clock.time_ms, clock.lead_ms, young_ms)
+
+    def _may_be_young(self, cursor: QueueCursor) -> bool:
+        """Whether it may have young leases: the next interval has to write it once more."""
+        return self._young_until_ms.get(cursor, 0) > self._lease_clock.now_ms
+
     def is_due(self, cursors: Iterable[Iterable[QueueCursor]]) -> bool:
         """Whether the progress of one of these cursors may have to be written."""
         return bool(self._due) or any(cursor in self.dirty for listed in cursors for cursor in listed)
@@ -115,6 +129,7 @@ class ProgressWriter:
         for cursor in cursors:
             self.dirty.pop(cursor, None)
             self._not_before_ms.pop(cursor, None)
+            self._young_until_ms.pop(cursor, None)
             cursor.group.changed.pop(cursor, None)
         self._due = [cursor for cursor in self._due if cursor not in cursors]
 

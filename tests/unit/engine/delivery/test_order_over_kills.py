@@ -88,6 +88,41 @@ def test_a_message_whose_answer_was_lost_stands_for_two_seconds_and_loses_no_att
     assert (offsets([again]), again.attempt) == ([0], 1)
 
 
+def test_an_interval_that_ends_before_the_answer_has_left_makes_no_difference(world):
+    world.send(2)
+    assert offsets(world.take()) == [0]
+    assert world.delivery.write_progress(256, now_ms=world.now_ms)
+    world.kill()
+    world.turn(YOUNG_LEASE_MS)
+    (again,) = world.take()
+    assert (offsets([again]), again.attempt) == ([0], 1)
+
+
+def test_the_interval_writes_a_young_lease_again_once_it_is_old_and_then_no_more(world):
+    world.send(2)
+    (first,) = world.take()
+    for _ in range(3):
+        assert world.delivery.has_progress
+        world.delivery.write_progress(256, now_ms=world.now_ms)
+        world.turn(progress_writer.YOUNG_MS // 2)
+    assert not world.delivery.has_progress
+    world.kill()
+    world.turn(10 * YOUNG_LEASE_MS)
+    assert world.take() == []
+    assert offsets(world.take([first.ack()])) == [1]
+
+
+def test_an_orderly_stop_writes_young_leases_as_they_are(world):
+    world.send(2)
+    (first,) = world.take()
+    world.delivery.write_progress(now_ms=world.now_ms, is_final=True)
+    assert not world.delivery.has_progress
+    world.kill()
+    world.turn(10 * YOUNG_LEASE_MS)
+    assert world.take() == []
+    assert offsets(world.take([first.ack()])) == [1]
+
+
 def test_a_pull_that_has_waited_is_written_before_it_is_answered(world):
     answers: list = []
     world.pull(most=1, invisible_ms=HOUR_MS, wait_ms=10_000, answers=answers)
@@ -108,11 +143,10 @@ def test_a_lease_that_is_older_than_an_answer_waits_stands_for_its_whole_time(wo
     assert offsets(world.take([first.ack()])) == [1]
 
 
-def test_the_delay_of_a_retry_is_kept_once_the_interval_has_written_it(world):
+def test_the_delay_of_a_retry_is_kept(world):
     world.send(1)
     (first,) = world.take()
     world.pull(acks=[first.ack(verdict=RETRY, delay_ms=HOUR_MS)], most=0)
-    world.delivery.write_progress(now_ms=world.now_ms)
     world.kill()
     world.turn(HOUR_MS - 1_000)
     assert world.take() == []
