@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from common.config.definitions import CutRecord
 from common.kafka.base import EARLIEST, ClusterAdmin, KafkaTopic
+from common.kafka.codes import TOPIC_AUTHORIZATION_FAILED
+from common.kafka.errors import KafkaFault, KafkaRefusal
 from common.kafka.records import Partition
 from common.quoting import quoted
 from engine.link.copy import SourceState
@@ -42,10 +44,12 @@ class KafkaSources:
         self._kafka, self._cluster, self._cluster_id = kafka, cluster, ""
 
     def look(self, names: Collection[str]) -> SourcesSeen:
-        """Raises KafkaFault."""
+        """Raises KafkaFault, also KafkaRefusal for a topic that the user may not see."""
         kafka = self._kafka()
         self._cluster_id = self._cluster_id or kafka.describe().cluster_id
         topics = kafka.topics([*names]) if names else {}
+        for name in (each for each in names if each not in topics):
+            _check_permission(kafka, name)
         asked = [Partition(name, number) for name, each in topics.items() for number in range(each.partitions)]
         starts = {each: at or 0 for each, at in kafka.offsets(asked, EARLIEST).items()} if asked else {}
         return SourcesSeen(self._cluster_id, topics, starts)
@@ -86,3 +90,12 @@ class KafkaSources:
             if isinstance(step, Halt):
                 found[number] = step.sentence
         return found
+
+
+def _check_permission(kafka: ClusterAdmin, name: str) -> None:
+    """Raise the refusal of a topic that exists and is hidden from this user: a list of topics leaves it out."""
+    try:
+        kafka.offsets([Partition(name, 0)], EARLIEST)
+    except KafkaFault as fault:
+        if isinstance(fault, KafkaRefusal) and fault.number == TOPIC_AUTHORIZATION_FAILED:
+            raise

@@ -46,11 +46,12 @@ def follow(machines: dict[str, Machine], language: str, names: list[str], text: 
 
 
 def make_cluster(machines: dict[str, Machine]) -> str:
-    """Follow the page up to the restarts; returns what its last block has shown."""
+    """Follow the page, but for the restarts; returns what its application in Python has shown."""
     shown = ""
     for language, names, text in blocks():
         if names[0] != ROLLING:
-            shown = follow(machines, language, names, text)
+            told = follow(machines, language, names, text)
+            shown = told if language == "python" else shown
         if "--broker b" in text:
             wait_in_sync(machines)
     return shown

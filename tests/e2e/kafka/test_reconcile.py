@@ -10,6 +10,7 @@ from common.contract import Message, encode_struct
 from common.kafka.base import END, ProducerOptions
 from common.kafka.copy_mark import COPY_HEADER, CopyMark, content_hash
 from common.kafka.drivers import installed, open_driver
+from common.kafka.errors import ClusterUnreachable
 from common.kafka.records import OutgoingRecords, Partition
 from common.names import stored_name
 from engine.client import copied
@@ -93,6 +94,15 @@ def write(producer, topic, partitions, values, headers):
 
 def now_ms():
     return reconcile.time.time_ns() // 1_000_000
+
+
+def is_set(admin, group, positions) -> bool:
+    """Set a group's positions; False while the coordinator, which may be new, still loads."""
+    try:
+        admin.set_group_offsets(group, positions)
+    except ClusterUnreachable:
+        return False
+    return True
 
 
 def names(count, first=0):
@@ -190,7 +200,7 @@ def test_positions_of_a_group_are_translated_so_that_it_reads_on_where_it_was(ho
     committed = {Partition("read", 0): 0, Partition("read", 1): 6, Partition("read", 2): 7, Partition("read", 3): 24}
     read = {0: 0, 1: 5, 2: 6, 3: 18}
     with closing(open_driver().admin(home.connection)) as admin:
-        admin.set_group_offsets(group, committed)
+        until(lambda: is_set(admin, group, committed), "the coordinator takes positions", 30)
     home.migrate("verify", "read")
     rows = home.migrate("positions", "read", "--group", group)
     assert {each["queue"]: (each["kafka"], each["engine"]) for each in rows} == {
