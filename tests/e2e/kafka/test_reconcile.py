@@ -202,7 +202,9 @@ def test_positions_of_a_group_are_translated_so_that_it_reads_on_where_it_was(ho
     with closing(open_driver().admin(home.connection)) as admin:
         until(lambda: is_set(admin, group, committed), "the coordinator takes positions", 30)
     home.migrate("verify", "read")
-    rows = home.migrate("positions", "read", "--group", group)
+    positions = ("migrate", "positions", "read", "--group", group)
+    until(lambda: home.penstock.call(*positions).returncode == 0, "all that the group has read is copied", 60)
+    rows = home.migrate(*positions[1:])
     assert {each["queue"]: (each["kafka"], each["engine"]) for each in rows} == {
         each.number: (at, read[each.number]) for each, at in committed.items()
     }
