@@ -1,4 +1,4 @@
-"""The page about several machines, followed literally on three of them: each block on the machines that it names."""
+"""docs/deployment.md, followed literally on three machines: each block on the machines that it names."""
 
 import json
 import subprocess

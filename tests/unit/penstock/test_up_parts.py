@@ -194,14 +194,14 @@ def test_a_bridge_runs_where_there_are_ports_for_it_and_the_producer_proxy_finds
 
 
 def test_a_bridge_reads_files_of_clusters_beside_the_data_directory_or_where_the_operator_says(tmp_path):
-    chosen = ports.any_free(HOST, ports.names_of(1, has_kafka=True))
+    chosen = ports.any_free(HOSTS, ports.names_of(1, has_kafka=True))
     for has_kafka, given, expected in (
         (True, (), [str(tmp_path), "/etc/penstock"]),
         (True, (tmp_path / "a,b", tmp_path / "c"), [f"{tmp_path}/a,b", f"{tmp_path}/c"]),
         (False, (tmp_path / "c",), [f"{tmp_path}/c"]),
     ):
-        its = chosen if has_kafka else ports.any_free(HOST)
-        made = with_kafka_files(make_plan(tmp_path / "data", HOST, None, tmp_path / "cluster.key", its, None), given)
+        its = chosen if has_kafka else ports.any_free(HOSTS)
+        made = with_kafka_files(make_plan(tmp_path / "data", HOSTS, None, tmp_path / "cluster.key", its, None), given)
         bridge = made.later or next(each for each in made.children if each.name == "kafka_bridge")
         rooms = [bridge.command[at + 1] for at, part in enumerate(bridge.command) if part == "--kafka-files"]
         assert rooms == expected
