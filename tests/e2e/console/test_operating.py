@@ -179,7 +179,7 @@ def test_a_migration_is_followed_on_its_page_and_its_commands_are_the_real_ones(
     expect(lines).to_contain_text("ada: penstock migrate start shop")
     expect(lines).to_contain_text('kafka "main": not found', timeout=LINES_MS)
     expect(page.get_by_role("link", name="resume")).to_be_visible()
-    expect(page.locator("#live")).to_contain_text("At work: start, sub-step entries")
+    expect(page.locator("#live")).to_contain_text("At work: start, sub-step")
     expect(events.first).to_contain_text("start begun")
     assert plans.read("shop").operator.startswith("console:ada on ")
     page.get_by_role("link", name="abort").click()

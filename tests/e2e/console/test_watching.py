@@ -134,6 +134,7 @@ def test_a_token_of_the_page_reads_and_applies_and_the_command_agrees(page, pens
     page.goto("/api")
     page.get_by_text("Make a token").click()
     page.fill("#name", "deploy")
+    page.fill("#password", PASSWORD)
     page.get_by_role("button", name="Make it").click()
     headers = {"Authorization": f"Bearer {page.locator('code.once').inner_text()}"}
     program = page.context.browser.new_context(base_url=page.url.partition("/api")[0], extra_http_headers=headers)
