@@ -133,7 +133,7 @@ class QueueCursor:
         return self.next_offset, max(end, self.next_offset)
 
     def pull_max(self, attempt: int, wanted: int) -> int:
-        """How many messages a pull may have that takes one for this attempt.
+        """The largest number of messages of a pull that takes one for this attempt.
 
         A message that ends its consumer fails all that were pulled with it: half as many each time, the last time alone.
         """

@@ -61,7 +61,7 @@ class ClusterTopic:
 
     @property
     def standstills(self) -> list[Standstill]:
-        """What is not copied now; empty also while another bridge has the copy."""
+        """A sentence about all that is not copied now; empty also while another bridge has the copy."""
         return self.notes.all
 
     @property

@@ -70,7 +70,7 @@ class GroupCopier(ABC):
 
     @property
     def standstills(self) -> list[Standstill]:
-        """What is not copied now; empty also while another bridge has the copy."""
+        """A sentence about all that is not copied now; empty also while another bridge has the copy."""
         return self._standstills.all
 
     def stop(self) -> None:

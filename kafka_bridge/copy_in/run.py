@@ -98,7 +98,7 @@ class TopicRun:
 
     @property
     def positions(self) -> dict[Partition, int]:
-        """Where each partition that is copied is read on."""
+        """The next position of each partition that is copied."""
         return {copy.partition: copy.position for copy in self._copies.values()}
 
     def see(self, found: KafkaTopic | None) -> bool:

@@ -155,7 +155,7 @@ class ClusterSession:
             self._reader.remove(left)
 
     def _fetched(self) -> list[Records]:
-        """What has come of the topics that are copied."""
+        """Records that have come of the topics that are copied."""
         if self._reader is None:
             self._open_reader()
         if self._reader is None:

@@ -169,7 +169,7 @@ class OutCopier:
 
 
 def _ignored(piece: AnswerPiece) -> None:
-    """What is read only to learn whether there is anything."""
+    """Drop a piece: the read was made only to learn whether there is one."""
 
 
 class _Closing:
