@@ -92,7 +92,8 @@ class CopiedPositions:
         self, partition: Partition, place: EngineTopic, kafka_topic_id: UUID, committed: CommittedPosition | None,
         since: int,
     ) -> int | None:  # fmt: skip
-        if committed is not None and committed.note == note_of(place, kafka_topic_id):
+        # A driver may give more than was written; a note is whole where it begins so, since its last part has one length.
+        if committed is not None and committed.note.startswith(note_of(place, kafka_topic_id)):
             return committed.offset
         marked = self._after_last_mark(partition, place, since)
         if marked is None or committed is None or committed.note:

@@ -167,7 +167,7 @@ class LibrdkafkaAdmin(ClusterAdmin):
             if each.error is not None:
                 raise fault_of(self._cluster, each.error, f"group {group}, {each.topic} {each.partition}: ")
         return {
-            Partition(each.topic, each.partition): CommittedPosition(each.offset, each.metadata or "")
+            Partition(each.topic, each.partition): CommittedPosition(each.offset, _note(each))
             for each in found
             if each.offset >= 0
         }
@@ -228,3 +228,11 @@ def _uuid(id_: Any) -> UUID:
 
 def _copies(topic: Any) -> int:
     return max((len(each.replicas) for each in topic.partitions), default=0)
+
+
+def _note(position: TopicPartition) -> str:
+    """The note of a committed position. The client reads on behind its end up to the next zero byte, so more may follow."""
+    try:
+        return position.metadata or ""
+    except UnicodeDecodeError as error:
+        return error.object.decode(errors="replace")

@@ -68,6 +68,14 @@ def test_a_position_of_a_topic_that_was_deleted_and_made_again_on_one_side_count
     assert copied.at() == 13
 
 
+@pytest.mark.parametrize("behind", ["", "\ufffd", "\ufffdQ/x", "0"])
+def test_a_note_counts_whatever_the_driver_has_read_behind_its_end(behind):
+    """librdkafka's client gives a note with what lies behind it in memory, up to a zero byte."""
+    copied = Copied()
+    copied.commit(77, copied.note() + behind)
+    assert copied.at() == 77
+
+
 def test_a_position_without_a_note_counts_where_this_topic_was_copied():
     """A version before has written none, and neither do Kafka's tools."""
     copied = Copied()
