@@ -21,7 +21,7 @@ HELP = {
 
 
 CONFIGURED = Path("/etc/penstock")
-"""Where the files of a machine's services are, beside the directory of the cluster key."""
+"""The files of a machine's services are here, beside the directory of the cluster key."""
 
 
 def directory(text: str) -> Path:

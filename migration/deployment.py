@@ -336,7 +336,7 @@ class Deployment:
                 raise AssertionError(f"no work item is called {other}")
 
     def _cut_places(self, names: tuple[str, ...], state: PlanState) -> dict[str, effects.CutPlace]:
-        """Where the sides meet, by topic: of the side that is left as the state has it, of the other one as it is.
+        """The places where the sides meet, by topic: of the side that is left as the state has it, of the other one as it is.
 
         Raises PlanRefused: the topic in Kafka is another one than that of the state's ends, or is not there.
         """

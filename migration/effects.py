@@ -24,7 +24,7 @@ Names = tuple[str, ...]
 
 
 class CutPlace(NamedTuple):
-    """Where Kafka's and the engine's messages of a topic meet, by queue; and the id of the topic in Kafka with those ends."""
+    """The offsets where Kafka's and the engine's messages of a topic meet, by queue; the id of the topic in Kafka with those ends."""
 
     kafka_id: str
     kafka_ends: tuple[int, ...]
@@ -86,7 +86,7 @@ def set_fences(admin: Administrator, plan: MigrationPlan, names: Names, fence_id
 
 
 def own_firsts(copied_ends: Sequence[int], topic: TopicDefinition | None, kafka_id: str) -> tuple[int, ...]:
-    """Where the engine's own messages begin after a cut, by queue.
+    """The first offset of the engine's own messages after a cut, by queue.
 
     They begin after the last record that was copied from Kafka. Where none has come since a rollback, they begin where the
     rollback's record says: what lies below, also messages of the engine's own, is in the same topic in Kafka.

@@ -263,7 +263,7 @@ def redriven(instance: Instance, store: BufferedDeadLetters, per_s: int, timeout
 
 
 def _left_on(store: BufferedDeadLetters) -> str:
-    """What became of entries that the engine has and the list did not let go; empty: there are none."""
+    """A sentence about entries that the engine has and the list did not let go; empty: there are none."""
     if not store.undeleted:
         return ""
     return (

@@ -137,7 +137,7 @@ def parse_format(text: str) -> Line:
 
 
 def for_terminal(data: bytes) -> bytes:
-    """What a sender wrote, with control characters and bytes that are no UTF-8 as escapes."""
+    """A sender's text, with control characters and bytes that are no UTF-8 as escapes."""
     return escaped(data.decode("utf-8", "backslashreplace"), KEPT_ON_TERMINALS).encode()
 
 

@@ -1,4 +1,4 @@
-"""What changes in Kafka while a plan is at work, with a real broker: each cell of the table in docs/design/0035-migration.md
+"""Changes in Kafka while a plan is at work, with a real broker: each cell of the table in docs/design/0035-migration.md
 is followed, or refused before the fence by a sentence. One broker and one Penstock for all cells, a topic and a plan for each.
 """
 
