@@ -6,6 +6,7 @@ an engine when they connect; an engine with a configuration also records its own
 """
 
 import logging
+import threading
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
@@ -15,6 +16,9 @@ from common.config.store import ConfigStore
 from common.limited_log import LimitedLog
 
 KIND = "engine"
+STORE_WAIT_S = 0.25
+"""Time for the store where the record that was read last, and the record of the group's controllers, allow the engine. The
+store stands for seconds while ZooKeeper elects a leader, often because the machine of the earlier master has died."""
 limited = LimitedLog(logging.getLogger("penstock.config"))
 
 
@@ -60,9 +64,21 @@ class EngineRecords:
     def admits(self, group: str | None, found: Greeting) -> str | None:
         """Check an engine and record it; the reason to refuse it, or None. May block for the store.
 
+        The next master of a group with replicas is waited for by callers: it has STORE_WAIT_S of the store's time.
+
         Args:
             group: the broker group to which the configuration gives the engine's address; None: any.
         """
+        known = self._known.get(group or found.broker_group)
+        if not found.term or known is None or known.log_id != found.log_id or group not in (None, found.broker_group):
+            return self._admits(group, found)
+        answers: list[str | None] = []
+        asking = threading.Thread(target=lambda: answers.append(self._admits(group, found)), daemon=True)
+        asking.start()
+        asking.join(STORE_WAIT_S)
+        return answers[0] if answers else None
+
+    def _admits(self, group: str | None, found: Greeting) -> str | None:
         name = group or found.broker_group
         if group is not None and found.broker_group != group:
             refusal: str | None = (

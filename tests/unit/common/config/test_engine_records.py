@@ -1,5 +1,6 @@
 """Records of the broker groups' engines: which engine is refused, and by which sentence."""
 
+import threading
 from typing import NamedTuple
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from common.clock import FakeClock
 from common.config.engine_records import KIND, EngineRecords
 from common.config.memory_store import MemoryConfigStore
+from tests.waiting import until
 
 
 class Greeting(NamedTuple):
@@ -88,3 +90,49 @@ def test_a_broker_with_replicas_may_have_less_than_another_one_had_as_the_contro
     assert "older copy" in records.admits("g1", Greeting(end_position=899, durable_position=880))
     assert records.admits("g1", Greeting(end_position=899, durable_position=880, term=2)) is None
     assert "another engine" in records.admits("g1", Greeting(log_id="bb", term=2))
+
+
+class StandingStore(MemoryConfigStore):
+    """Its reads stand until `answers` is set, as ZooKeeper's do while it elects a leader."""
+
+    def __init__(self):
+        super().__init__()
+        self.answers = threading.Event()
+        self.answers.set()
+        self.was_waited_for = False
+
+    def get(self, kind, name):
+        self.was_waited_for |= not self.answers.wait(5)
+        return super().get(kind, name)
+
+
+def test_the_next_master_of_a_known_log_does_not_wait_for_a_store_that_stands():
+    store = StandingStore()
+    records = EngineRecords(store, FakeClock())
+    records.admits("g1", Greeting(term=1))
+    store.answers.clear()
+    assert records.admits("g1", Greeting(term=2, epoch="e2", end_position=2000, durable_position=2000)) is None
+    assert not store.was_waited_for
+    store.answers.set()
+    until(lambda: records.read("g1")[:3] == ("aa", 2000, "e2"), "it is recorded when the store answers")
+
+
+def test_an_engine_that_the_record_does_not_allow_waits_for_the_store():
+    store = StandingStore()
+    records = EngineRecords(store, FakeClock())
+    records.admits("g1", Greeting(term=1))
+    store.answers.clear()
+    answers = []
+    asking = [
+        threading.Thread(target=lambda found=found: answers.append(records.admits("g1", found)))
+        for found in (Greeting(log_id="bb", term=2), Greeting(end_position=899, durable_position=880))
+    ]
+    for each in asking:
+        each.start()
+    for each in asking:
+        each.join(0.5)
+    assert answers == []
+    store.answers.set()
+    for each in asking:
+        each.join(5)
+    assert len([each for each in answers if each]) == 2
