@@ -112,9 +112,9 @@ flips: $(VENV)/.installed-dev
 bufferfaults: $(VENV)/.installed-dev
 	PENSTOCK_BUFFER_KILLS=$(or $(KILLS),50) $(BIN)/python -m pytest -s tests/fault/test_buffer.py tests/fault/test_buffer_faults.py tests/fault/test_redis_store.py tests/fault/test_redis_failover.py $(ARGS)
 
-## make switchover        kill the master of a group with replicas, then switch it, so often each under load; then let machines of the documented layout die (KILLS=200, DEATHS=24; an hour)
+## make switchover        kill the master of a group with replicas, then switch it, so often each under load; then let engines of six layouts end, and machines of the documented one die (KILLS=200, DEATHS=24; an hour)
 switchover: $(VENV)/.installed-dev
-	PENSTOCK_SWITCHES=$(or $(KILLS),200) PENSTOCK_OUTAGE_S=60 PENSTOCK_MACHINE_DEATHS=$(or $(DEATHS),24) $(BIN)/python -m pytest -s tests/fault/test_switch_over.py tests/fault/test_order_over_switches.py tests/fault/test_lost_coordination.py tests/fault/test_machine_deaths.py $(ARGS)
+	PENSTOCK_SWITCHES=$(or $(KILLS),200) PENSTOCK_OUTAGE_S=60 PENSTOCK_LAYOUTS=1x1,1x2,1x3,2x1,2x2,2x3 PENSTOCK_MACHINE_DEATHS=$(or $(DEATHS),24) $(BIN)/python -m pytest -s tests/fault/test_switch_over.py tests/fault/test_order_over_switches.py tests/fault/test_lost_coordination.py tests/fault/test_groups_of_replicas.py tests/fault/test_machine_deaths.py $(ARGS)
 
 ## make moves             kill every process while topics move from Kafka, and stop Kafka under a dual write (KILLS=36 for each recipe, OUTAGES=50; an hour)
 moves: $(VENV)/.installed-dev
