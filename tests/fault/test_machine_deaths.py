@@ -132,30 +132,39 @@ class PageCluster:
     def record(self):
         return self.coordination.record("g").record
 
-    def zookeeper_leader(self) -> str | None:
-        for name in NAMES:
-            try:
-                with socket.create_connection((self._network.address(name), 2181), timeout=1) as connection:
-                    connection.sendall(b"srvr")
-                    if b"Mode: leader" in b"".join(iter(lambda: connection.recv(4096), b"")):
-                        return name
-            except OSError:
-                continue
-        return None
+    def zookeeper_modes(self) -> dict[str, str]:
+        """By machine: "leader", "follower", or "" of one that does not serve."""
+        return {name: self._zookeeper_mode(name) for name in NAMES}
+
+    def _zookeeper_mode(self, name: str) -> str:
+        try:
+            with socket.create_connection((self._network.address(name), 2181), timeout=1) as connection:
+                connection.sendall(b"srvr")
+                lines = b"".join(iter(lambda: connection.recv(4096), b"")).decode().splitlines()
+        except OSError:
+            return ""
+        return next((line.removeprefix("Mode: ") for line in lines if line.startswith("Mode: ")), "")
 
     def choose(self, role: str) -> str:
         """A machine with a broker, which is made master, and whose ZooKeeper has that role."""
-        if role == "leader" and self.zookeeper_leader() == THIRD:
+        if role == "leader" and self.zookeeper_modes()[THIRD] == "leader":
             self._machines[THIRD].run("systemctl restart zookeeper")
-        until(lambda: self.zookeeper_leader() in (BROKERS if role == "leader" else NAMES), "ZooKeeper's leader", 60)
-        leader = self.zookeeper_leader()
-        name = next(each for each in BROKERS if (each == leader) == (role == "leader"))
+        until(lambda: self._zookeepers_serve(role), "all three ZooKeepers serve", 60)
+        modes = self.zookeeper_modes()
+        name = next(each for each in BROKERS if modes[each] == role)
         until(lambda: self._leads(name), f"a switch to the broker of {name}", 60)
         until(lambda: self.coordination.controller() == THIRD, "the elected controller to be beside no broker", 30)
         until(
             lambda: self.record.state is GroupState.SYNC_REPLICATION and not self.record.before, "all are in sync", 60
         )
         return name
+
+    def _zookeepers_serve(self, role: str) -> bool:
+        """Whether all do, and one beside a broker has that role."""
+        modes = self.zookeeper_modes()
+        return sorted(modes.values()) == ["follower", "follower", "leader"] and role in {
+            modes[each] for each in BROKERS
+        }
 
     def _leads(self, name: str) -> bool:
         if self.record.master != BROKERS[name]:

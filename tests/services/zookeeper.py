@@ -24,7 +24,7 @@ JAR_FOLDER = Path("/usr/share/java")
 START_DEADLINE_S = 30.0
 RECONNECT_S = 30.0  # a server that starts may never answer a session's request: the client waits its session's time
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "deployment.md"
-TIMES = re.compile(r"^(?:tickTime|initLimit|syncLimit|cnxTimeout)=\d+\n", re.MULTILINE)
+TIMES = re.compile(r"^(?:tickTime|initLimit|syncLimit|cnxTimeout|connectToLearnerMasterLimit)=\d+\n", re.MULTILINE)
 CONFIG = """\
 {times}dataDir={directory}/data
 clientPort={port}
