@@ -56,6 +56,7 @@ class TopicFacts:
         kafka_firsts: where Kafka's messages begin that came since the same record.
         is_being_copied: whether a bridge has claimed the copy from Kafka; False: none has, or it was not asked for.
         copied_ends: per queue, the engine's offset after the last record that was copied from Kafka.
+        copied_firsts: per queue, the engine's offset before the first record that was copied, or will be.
         faults: why the copy cannot go on or cannot be trusted, one sentence each.
         foreign: why the topic in Kafka is not the one that these figures belong to; empty: it is, or it was not asked for.
         kafka_id: of the topic in Kafka whose ends these are; empty: it does not exist, or was not asked for.
@@ -86,6 +87,7 @@ class TopicFacts:
     kafka_firsts: tuple[int, ...] = ()
     is_being_copied: bool = False
     copied_ends: tuple[int, ...] = ()
+    copied_firsts: tuple[int, ...] = ()
     faults: tuple[str, ...] = ()
     foreign: str = ""
     kafka_id: str = ""
@@ -148,9 +150,11 @@ class TopicFacts:
     def late_queues(self) -> list[int]:
         """Queues into which a record of Kafka came after the cut: its writer bypasses the proxies.
 
-        Kafka's end offsets do not tell: the reverse copy and its transactions move them, too.
+        Kafka's end offsets do not tell: the reverse copy and its transactions move them, too. A queue that was added since
+        the cut may have the engine's own messages before a bridge copies its partition: its record begins behind them.
         """
-        pairs = zip_longest(self.copied_ends, self.cut_firsts[: len(self.copied_ends)], fillvalue=0)
+        firsts = (*self.cut_firsts, *self.copied_firsts[len(self.cut_firsts) :])
+        pairs = zip_longest(self.copied_ends, firsts[: len(self.copied_ends)], fillvalue=0)
         return [queue for queue, (end, first) in enumerate(pairs) if self.home == IN_ENGINE and end > first]
 
 
