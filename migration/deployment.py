@@ -38,7 +38,7 @@ from migration.journals import PRODUCERS, journal_facts
 from migration.kafka_sources import KafkaSources, SourcesSeen
 from migration.leftovers import LeftDeadLetters, LeftDelayedMessages
 from migration.plan import DOUBLE_READ, DOUBLE_WRITE, MigrationPlan
-from migration.positions import CopiedTopic, KafkaEnds, kafka_ends, source_faults
+from migration.positions import BOTH_HAVE, CopiedTopic, KafkaEnds, kafka_ends, source_faults
 from migration.send_errors import SendErrors, read_send_errors
 from migration.states import Do, PlanState
 from migration.tails import CopyTails, EnginePlace
@@ -209,6 +209,7 @@ class Deployment:
             known = bool(rows) and all(each.number for each in rows) and not found[name].foreign
             found[name] = replace(
                 found[name], faults=source_faults(rows), copied_ends=tuple(each.end for each in rows),
+                copied_firsts=tuple(each.sources[0].first if each.sources else 0 for each in rows),
                 copied_in=tuple(positions[Partition(name, n)] for n in range(topic.queues)) if known else (),
                 uncopied=self._tails.uncopied(name, positions) if known and self._tails is not None else (),
             )  # fmt: skip
@@ -373,7 +374,7 @@ class Deployment:
                 topic, ends = CopiedTopic(name, definition.made_ms, definition.queues), state.ends[name]
                 found = topic_of(self._kafka(), name)
                 sources = [source_of(self._kafka().describe().cluster_id, found, n) for n in range(topic.queues)]
-                self._engine.rebase(topic, sources, ends, f"plan {self._plan.name}: both sides have what lies before")
+                self._engine.rebase(topic, sources, ends, f"plan {self._plan.name}: {BOTH_HAVE}")
 
 
 def _positions(copied: Mapping[str, Sequence[SourceState]]) -> dict[Partition, int]:

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from migration.facts import Facts, Rules
-from migration.plan import MigrationPlan
+from migration.facts import IN_KAFKA, Facts, Rules
+from migration.plan import DOUBLE_READ, MigrationPlan
 from migration.recipes.course import PlanStep
 from migration.recipes.registry import courses_of
 from migration.states import Do, PlanState, Wait
@@ -45,6 +45,13 @@ def waiting_operator(state: PlanState) -> str:
     """What a plan waits for while no course is at work."""
     following = NEXT.get(state.step)
     return f"an operator: {following} is next" if following else "nothing: it has ended"
+
+
+def groups_back(plan: MigrationPlan, facts: Facts) -> str:
+    """How groups that pulled here go on in Kafka; empty: the topics are not back there, or messages never were."""
+    if plan.recipe == DOUBLE_READ or not any(each.home == IN_KAFKA and each.cut_ms for each in facts.topics.values()):
+        return ""
+    return f"those that pulled here go on in Kafka by: penstock migrate positions {plan.name} --group GROUP --to kafka"
 
 
 def waits_for(state: PlanState, facts: Facts, rules: Rules, is_at_work: bool) -> str:

@@ -20,6 +20,8 @@ from migration.leftovers import LeftDeadLetters, LeftDelayedMessages, dead_lette
 from migration.tails import EnginePlace
 
 NO_SOURCE = SourceState(0, 0, 0, 0, [])
+BOTH_HAVE = "both sides have what lies before"
+"""Ends the reason of a source that was accepted behind what proxies had written to both sides."""
 
 
 class CopiedTopic(NamedTuple):

@@ -6,7 +6,7 @@ import click
 
 from common.admin.administrator import Administrator
 from common.utc import utc
-from migration.describe import waiting_operator, waits_for
+from migration.describe import groups_back, waiting_operator, waits_for
 from migration.entries import PlanEntry, PlanStore
 from migration.facts import Facts, GroupFacts, SendErrors, TopicFacts, WaitingCopies
 from migration.plan import DOUBLE_WRITE
@@ -76,6 +76,8 @@ def _show(instance: Instance, admin: Administrator, plans: PlanStore, entry: Pla
     row["behind"] = total_behind(facts)
     row["failed_sends"] = failed_sends(facts.errors)
     row["compared"] = _compared(admin, entry.plan.name)
+    if groups := groups_back(entry.plan, facts):
+        row["groups"] = groups
     topics = topic_rows(facts)
     is_dual = entry.plan.recipe == DOUBLE_WRITE
     if is_dual:

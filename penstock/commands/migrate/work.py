@@ -18,7 +18,7 @@ from common.kafka.errors import KafkaFault
 from engine.client.admin import AdminError
 from kafka_bridge.connecting import FollowedConnection, connection_of, driver_of
 from migration.deployment import Deployment
-from migration.describe import rows
+from migration.describe import groups_back, rows
 from migration.entries import PlanEntry, PlanStore
 from migration.facts import Facts
 from migration.plan import MigrationPlan
@@ -130,7 +130,11 @@ def course_of(
         run = CourseRun(deployment, plans, entry, admin.clock, frozenset(accepted), time.sleep, say)
         if not command and not entry.state.course:
             raise CommandError(f"plan {entry.plan.name}: no command is at work: it is {entry.state.step}", 4)
-        return run.run(command) if command else run.resume()
+        ended = run.run(command) if command else run.resume()
+        is_back = "rollback" in (command, entry.state.course)
+        if is_back and (groups := groups_back(entry.plan, deployment.facts(with_positions=False))):
+            say(f"groups: {groups}")
+        return ended
 
 
 def say(sentence: str) -> None:

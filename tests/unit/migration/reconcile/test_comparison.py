@@ -36,6 +36,7 @@ from migration.reconcile.findings import DiscrepancyKind
 from migration.reconcile.lookups import FindingReads
 from migration.reconcile.repair import TopicRepair
 from migration.reconcile.spans import TimeSpan
+from migration.topic_sides import TopicSides
 from tests.e2e.test_engine_process import ADMIN_SECRET, EngineProcess
 from tests.services.memory_kafka import (
     MemoryKafka,
@@ -59,9 +60,13 @@ def engine(tmp_path_factory):
 
 
 class BothSides:
-    """A topic with one queue in a Kafka in memory and in the engine."""
+    """A topic with one queue in a Kafka in memory and in the engine.
 
-    def __init__(self, engine) -> None:
+    Args:
+        sent_before: bodies of messages that the engine has before the copy begins.
+    """
+
+    def __init__(self, engine, sent_before=()) -> None:
         self.name = f"t{uuid.uuid4().hex[:8]}"
         self.cluster = MemoryKafka()
         self.cluster.create(self.name, 1)
@@ -71,6 +76,8 @@ class BothSides:
         self.engine = EnginePositions({"main": self.link})
         self.topic = self.admin.topics([self.name])[self.name]
         self.source = source_of("memory", self.topic, QUEUE)
+        self.topic_id = copied.states(self.link, [(self.name, QUEUE)])[0].topic_id
+        self.send(*sent_before)
         state = copied.accept(self.link, self.name, QUEUE, self.source, start=0, replaces=0, reason="a test")
         self.topic_id, self.number, self.next = state.topic_id, state.number, state.next
         self.definition = TopicDefinition(self.name, home="kafka:main", queues=1)
@@ -145,10 +152,8 @@ class BothSides:
 
     def positions(self, committed, *, is_cut=False):
         topic = CopiedTopic(self.name, 0, 1)
-        made = GroupPositions(
-            topic, self.topic.id.bytes, self.admin, self.engine, self.open_reader, is_cut=is_cut
-        )  # fmt: skip
-        (found,) = made.translated({QUEUE: committed})
+        sides = TopicSides(topic, self.topic, self.admin, self.engine, self.open_reader)
+        (found,) = GroupPositions(sides, is_cut=is_cut).translated({QUEUE: committed})
         return found
 
 
