@@ -3,6 +3,8 @@
 import shutil
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -92,30 +94,59 @@ def test_a_sentinel_fail_over_is_lived_through(tmp_path, layout):
         store.close()
 
 
-def test_a_cluster_fail_over_is_lived_through(tmp_path):
+@contextmanager
+def cluster(folder: Path, count: int, replicas: int) -> Iterator[list[RedisServer]]:
     require(shutil.which("redis-cli"), "redis-cli: apt install redis-tools")
     settings = {"cluster-enabled": "yes", "cluster-node-timeout": "1000", "cluster-replica-validity-factor": "0"}
-    nodes = []
+    nodes: list[RedisServer] = []
     try:
-        for number in range(6):
-            nodes.append(RedisServer(tmp_path / f"n{number}", {**settings, "cluster-port": str(free_port())}).start())
-        places = [f"127.0.0.1:{node.port}" for node in nodes]
-        subprocess.run(
-            ["redis-cli", "--cluster", "create", *places, "--cluster-replicas", "1", "--cluster-yes"],
-            check=True, capture_output=True, timeout=60,
-        )  # fmt: skip
+        for number in range(count):
+            nodes.append(RedisServer(folder / f"n{number}", {**settings, "cluster-port": str(free_port())}).start())
+        places = [place(node) for node in nodes]
+        cluster_tool("create", *places, "--cluster-replicas", str(replicas))
         wait_until(lambda: all(b"cluster_state:ok" in _info(node) for node in nodes), 30)
+        yield nodes
+    finally:
+        for node in nodes:
+            node.stop()
+
+
+def place(node: RedisServer) -> str:
+    return f"127.0.0.1:{node.port}"
+
+
+def cluster_tool(*arguments: str) -> None:
+    subprocess.run(
+        ["redis-cli", "--cluster", *arguments, "--cluster-yes"], check=True, capture_output=True, timeout=60
+    )  # fmt: skip
+
+
+def test_a_cluster_fail_over_is_lived_through(tmp_path):
+    with cluster(tmp_path, 6, 1) as nodes:
         wait_until(lambda: all(_replicates(node) for node in nodes), 30)
-        store = opened(f"cluster://{places[0]},{places[1]}")
+        store = opened(f"cluster://{place(nodes[0])},{place(nodes[1])}")
         promised = put_through(store, 0, 300)
         next(node for node in nodes if node.client().info("replication")["role"] == "master").stop()
         promised += put_through(store, 300, 300)
         wait_until(lambda: store.fault() is None, FAIL_OVER_S_MAX)
         judge(store, promised)
         store.close()
-    finally:
-        for node in nodes:
-            node.stop()
+
+
+def test_slots_of_a_cluster_that_move_to_another_node_lose_and_double_nothing(tmp_path):
+    with cluster(tmp_path, 3, 0) as nodes:
+        store = opened(f"cluster://{place(nodes[0])},{place(nodes[1])}")
+        promised = put_through(store, 0, 100)
+        ids = [node.client().execute_command("CLUSTER", "MYID").decode() for node in nodes]
+        for source in ids[1:]:  # all to the first: each key moves that is elsewhere
+            cluster_tool(
+                "reshard", place(nodes[0]), "--cluster-from", source, "--cluster-to", ids[0], "--cluster-slots", "5500"
+            )  # fmt: skip
+        promised += put_through(store, 100, 100)
+        wait_until(lambda: store.fault() is None, FAIL_OVER_S_MAX)
+        found = drain(store)
+        assert sorted(found) == promised and store.damaged == 0
+        store.close()
 
 
 def _replicates(node: RedisServer) -> bool:

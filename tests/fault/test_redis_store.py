@@ -398,6 +398,7 @@ def test_flushall_between_two_writes_is_found_by_the_second(server, opened, capl
     store.put([entry(n) for n in range(30)])
     server.client().flushall()
     store.put([entry(31)])
+    store._check()
     assert store.damaged == 30
     assert drain(store) == [31]
 

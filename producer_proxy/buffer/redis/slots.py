@@ -1,13 +1,19 @@
 """Slots: the keys in Redis that belong to one proxy. Each slot is claimed in the configuration store by one process at
 a time.
 
+The claims are those of one cluster, so a Redis is the buffer of one: a key has its id.
+
 A proxy writes to its own slot only. A proxy that finds entries in the slot of a stopped one claims it, drains it, and
 releases it. Claims are never in Redis: at `maxmemory` Redis takes no lock.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
+from redis.exceptions import ResponseError
+
+from common.config.errors import StoreDamaged, StoreUnavailable
 from common.config.store import ConfigStore
 from common.keyhash import murmur2
 from producer_proxy.buffer.redis.layouts import Layout
@@ -24,6 +30,11 @@ def shard_key(prefix: str, slot: int, part: int) -> str:
 def dead_key(prefix: str) -> str:
     """The key of the dead-letter list, which all proxies share."""
     return f"{prefix}:dead"
+
+
+def owner_key(prefix: str) -> str:
+    """The key with the id of the cluster whose proxies buffer here."""
+    return f"{prefix}:owner"
 
 
 class NoSlot(Exception):
@@ -45,6 +56,34 @@ class BufferSlots:
         self.own: int | None = None
         self.adopted: set[int] = set()
         self._shards: dict[int, list[Layout]] = {}
+        self._cluster: str | None = None
+
+    def other_owner(self, client: Any) -> str | None:
+        """The reason why this Redis may not be used, as a sentence, when it is the buffer of another cluster.
+
+        A Redis without an owner becomes this cluster's, unless it refuses that. May raise errors of redis-py.
+        """
+        if self._cluster is None:
+            with suppress(StoreUnavailable, StoreDamaged):
+                identity = self._config.identity()
+                self._cluster = identity and identity.cluster
+        if self._cluster is None:  # a configuration without an entry has no topic with a buffer
+            return None
+        key = owner_key(self._prefix)
+        try:
+            owner = client.get(key)
+            if owner is None:
+                client.set(key, self._cluster, nx=True)
+                owner = client.get(key)
+        except ResponseError:  # no room, no permission: a mark protects from a mistake, and is not needed for a message
+            return None
+        owner = "" if owner is None else owner.decode(errors="replace")
+        if owner in ("", self._cluster):
+            return None
+        return (
+            f"this Redis is the buffer of another cluster, {owner!r}, and this one is {self._cluster!r}: give each its own"
+            f" Redis or database; if the other one is no more, delete the key {key}"
+        )
 
     def claim_own(self) -> None:
         """Claim the first free slot. May raise StoreUnavailable, NoSlot."""

@@ -110,6 +110,8 @@ class RedisStore(BufferStore):
             for shard in self._slots.drainable():
                 if taken := self._take_from(shard, skip, count_max, bytes_max):
                     return taken
+            if self._counts.stale:  # a shard has nothing where entries were counted
+                self._recount()
         return []
 
     def _take_from(self, shard: Layout, skip: Collection[str], count_max: int, bytes_max: int) -> list[KeptEntry]:
@@ -138,9 +140,7 @@ class RedisStore(BufferStore):
         for _ in range(1 + PAGES_PASSED_OVER):
             values = shard.read(count, after)
             if not values:
-                if after == first:
-                    self._counts.report_missing(shard, self._counts.waiting(shard))
-                    self._counts.lengths[shard.key] -= self._counts.waiting(shard)
+                self._counts.stale = self._counts.stale or after == first  # a count tells what is missing
                 return
             waiting = self._counts.undeleted.without(shard.key, values, after)
             after, count = values[-1][0], PAGE
@@ -208,7 +208,8 @@ class RedisStore(BufferStore):
             by_shard.setdefault(self._slots.shard_of(entry.topic), []).append(entry)
         try:
             pipe = self._client.pipeline(transaction=False)
-            steps = [(shard, own, shard.push(pipe, list(map(pack_value, own)))) for shard, own in by_shard.items()]
+            values = {shard: list(map(pack_value, own)) for shard, own in by_shard.items()}
+            steps = [(shard, own, shard.push(pipe, values[shard])) for shard, own in by_shard.items()]
             answers = pipe.execute(raise_on_error=False)
         except AWAY as error:
             self._away(error)
@@ -221,7 +222,7 @@ class RedisStore(BufferStore):
                     (entry.topic for entry in own), self._understood(wrong, partly=wrong is not step[0])
                 )
             else:
-                self._counts.put(shard, own, step[-1])
+                self._counts.put(shard, own, values[shard], step[-1])
         return errors
 
     def _understood(self, error: Exception, partly: bool) -> BufferError_:
@@ -255,7 +256,7 @@ class RedisStore(BufferStore):
         try:
             if not counts.undeleted.count(shard.key):
                 shard.delete([each.position for each in handles])
-                counts.deleted(shard, len(handles))
+                counts.deleted(shard, [each.value for each in handles])
                 return True
         except HeadChanged as error:
             counts.stale = True
@@ -332,14 +333,11 @@ class RedisStore(BufferStore):
             with self._mutex:
                 if self._client is None or self._broken:
                     self._reconnect()
-                weak = guard.weaknesses(self._client)
-                self._warning, self._weakness = guard.warning(weak, self._accepted), guard.refusal(weak, self._accepted)
-                self._look_after_slots()
-                if self._counts.stale or self._counts.lengths.keys() != {shard.key for shard in self._slots.counted()}:
-                    self._recount()
-                self._dead_count = self._client.llen(self._slots.dead_key())
-                refused = guard.refused_deletion(self._slots.counted())
-                self._drains = True
+                weak, other = guard.weaknesses(self._client), self._slots.other_owner(self._client)
+                self._warning = guard.warning(weak, self._accepted)
+                self._weakness = other or guard.refusal(weak, self._accepted)
+                self._drains = other is None
+                refused = self._check_entries() if self._drains else other
             reason = self._weakness or refused or self._delete_again()
             if reason != self._fault:
                 (limited.error if reason else limited.info)("buffer=redis: %s", reason or "takes messages")
@@ -349,6 +347,14 @@ class RedisStore(BufferStore):
         except (StoreUnavailable, NoSlot) as error:
             if self._slots.own is None:
                 self._fault = str(error)
+
+    def _check_entries(self) -> str | None:
+        """Look after slots and counts. Returns why Redis deletes nothing."""
+        self._look_after_slots()
+        if self._counts.stale or self._counts.lengths.keys() != {shard.key for shard in self._slots.counted()}:
+            self._recount()
+        self._dead_count = self._client.llen(self._slots.dead_key())
+        return guard.refused_deletion(self._slots.counted())
 
     def _delete_again(self) -> str | None:
         """Delete what Redis has refused to delete before. Returns why it refuses; None: all is deleted.

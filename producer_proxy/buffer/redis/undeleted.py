@@ -29,7 +29,7 @@ class UndeletedValues:
         return len(self._digests.get(key, ()))
 
     def add(self, key: str, values: Iterable[bytes]) -> None:
-        self._digests.setdefault(key, set()).update(map(_digest, values))
+        self._digests.setdefault(key, set()).update(map(digest, values))
         self._deleted_to.pop(key, None)
 
     def first_handle(self, key: str) -> Any:
@@ -41,7 +41,7 @@ class UndeletedValues:
         digests = self._digests.get(key)
         if not digests:
             return values
-        left = [each for each in values if _digest(each[1]) not in digests]
+        left = [each for each in values if digest(each[1]) not in digests]
         if not left and after == self._passed.get(key):
             self._passed[key] = values[-1][0]
         return left
@@ -49,7 +49,7 @@ class UndeletedValues:
     def met(self, key: str, values: Iterable[tuple[Any, bytes]]) -> set[bytes]:
         """The digests of undeleted ones among values that were read."""
         digests = self._digests.get(key)
-        return digests.intersection(_digest(value) for _, value in values) if digests else set()
+        return digests.intersection(digest(value) for _, value in values) if digests else set()
 
     def become(self, key: str, met: set[bytes]) -> None:
         """After a new count of the shard, which has met these: the others are gone."""
@@ -66,7 +66,7 @@ class UndeletedValues:
         key, digests = shard.key, self._digests[shard.key]
         self._passed.pop(key, None)
         values = shard.read(PAGE, self._deleted_to.get(key))
-        found = {handle: digest for handle, value in values if (digest := _digest(value)) in digests}
+        found = {handle: known for handle, value in values if (known := digest(value)) in digests}
         if found:
             shard.delete(list(found))
             digests.difference_update(found.values())
@@ -82,5 +82,5 @@ class UndeletedValues:
         self._deleted_to.pop(key, None)
 
 
-def _digest(value: bytes) -> bytes:
+def digest(value: bytes) -> bytes:
     return blake2b(value, digest_size=DIGEST_BYTES).digest()
