@@ -41,13 +41,18 @@ _FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PR
 
 
 def outcome_of(error: KafkaError) -> tuple[int, str]:
-    """Code and sentence of a record."""
+    """Code and sentence of a record.
+
+    The sentence is made from the number: for a record that was not stored, the library takes its value for the error's
+    text (`rd_kafka_message_errstr`), and reads on up to the next zero byte.
+    """
     number = error.code()
+    told = described(KafkaError(number))
     code = code_of(number) if number >= 0 else int(_LOCAL.get(number, Code.TIMEOUT))
     if number > 0 and code == Code.INVALID:
         # Kafka names the records that are invalid; the library passes only the error of their batch on.
-        return code, f"this record or one that was sent with it: {described(error)}"
-    return code, described(error)
+        return code, f"this record or one that was sent with it: {told}"
+    return code, told
 
 
 def described(error: KafkaError) -> str:
