@@ -38,7 +38,7 @@ from engine.log import Log, open_log
 from engine.log.format import KIND_MESSAGES, pack_batch, pack_record
 from engine.log.write.native import NATIVE
 from engine.node import Node, NodeConfig, NodeHost
-from engine.ops.handshake import LinkKeys
+from engine.ops.roles import CLIENT, LinkKeys
 
 TOPICS, QUEUES, BODY = 16, 8, 128
 PLACES = TOPICS * QUEUES
@@ -74,7 +74,7 @@ class BenchConsumer:
         self.delivery, self.clock = self.node.delivery, env.clock
         self.queued = self.backlog = 0
         self.peer_state = self.node.on_connected(self)
-        self.peer_state.authenticated = True
+        self.peer_state.authenticated, self.peer_state.operations = True, CLIENT.operations
         self.most, self.answer = most, b""
         self.delivered = self.pieces = self.refused = 0
         self.profile: cProfile.Profile | None = None

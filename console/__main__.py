@@ -20,6 +20,7 @@ from common.config import open_store
 from common.config.store import ConfigStore
 from common.config.view import ConfigView
 from common.errors import PenstockError
+from common.operator_proof import OperatorKeys
 from common.ops.ending import end
 from common.ops.log import setup_logging
 from common.ops.ready import announce_ready
@@ -64,14 +65,15 @@ def compose(
 ) -> ConsoleParts:
     """The parts for these options."""
     clock = SystemClock()
-    key = Path(options.admin_key).read_bytes() if options.admin_key else b""
+    files = (options.admin_key, options.controller_key or options.cluster_key, options.cluster_key)
+    key, controller_key, cluster_key = (Path(file).read_bytes() if file else b"" for file in files)
     brokers = BrokerQueries(view, key, options.engine)
     origins = Origins(options.public_url, options.listen.host)
     made = make_parts(
         clock, database, Configuration(store, view, clock, options.config), brokers, origins, options.metrics,
         mail_server(options), options.notify_networks,
-        cluster_key=Path(options.cluster_key).read_bytes() if options.cluster_key else b"", migrations=migration_runs(options, brokers),
-        homes=TopicsInKafka(["--config", options.config]),
+        operators=OperatorKeys(key, cluster_key), controller_key=controller_key,
+        migrations=migration_runs(options, brokers), homes=TopicsInKafka(["--config", options.config]),
     )  # fmt: skip
     settings = openid_settings(options)
     if settings is None:

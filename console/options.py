@@ -23,8 +23,9 @@ HELP = {
     "database": "Database as sqlite:///PATH or postgresql://USER@HOST/NAME (default: console.db in DIR). "
     "$PENSTOCK_CONSOLE_DATABASE is used where the URL has a password.",
     "admin-key": "File with the key by which engines are administered; without it there are no offsets, lags and messages.",
-    "cluster-key": "File with the key of the cluster's links, for planned switches of masters and to close connections of "
-    "clients; without it there are neither.",
+    "controller-key": "File with the key of controllers, for planned switches of masters (default: --cluster-key).",
+    "cluster-key": "In place of --controller-key where brokers have none, and to close connections of clients where proxies "
+    "have no --ops-key.",
     "engine": "Brokers of the only broker group, separated by commas (default: broker groups of the configuration).",
     "metrics": "Operators' ports of the processes, separated by commas, whose /metrics pages the charts and alerts of the "
     "installation are made from (default: none).",
@@ -63,6 +64,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add("data", "DIR", required=True, type=Path)
     add("database", "URL", default="")
     add("admin-key", "FILE")
+    add("controller-key", "FILE")
     add("cluster-key", "FILE")
     add("engine", "HOST:PORT,…", type=_brokers, default=())
     add("metrics", "HOST:PORT,…", type=_addresses, default=())
@@ -84,7 +86,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add("restore", "FILE", type=Path)
     add("schema", "REVISION")
     options = parser.parse_args(arguments)
-    found = secret_faults({"--admin-key": options.admin_key, "--cluster-key": options.cluster_key})
+    names = ("admin_key", "controller_key", "cluster_key")
+    found = secret_faults({f"--{name.replace('_', '-')}": getattr(options, name) for name in names})
     if options.public_url and not _is_public_url(options.public_url):
         found.append(f"--public-url {options.public_url}: use http://HOST or https://HOST, without a path")
     found += openid_faults(options)

@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 from werkzeug.exceptions import Forbidden
 
 from common.clock import Clock
+from common.operator_proof import NO_KEYS, OperatorKeys
 from console.asking.approval_policy import ApprovalPolicy
 from console.asking.quota_check import QuotaCheck
 from console.asking.request_approval import RequestApproval
@@ -115,16 +116,16 @@ class ConsoleParts:
 def make_parts(
     clock: Clock, database: ConsoleDatabase, configuration: Configuration, brokers: BrokerQueries, origins: Origins,
     metrics: Sequence[tuple[str, int]] = (), mail: MailServer | None = None, networks: Sequence[str] = (), url: str = "",
-    cluster_key: bytes = b"", migrations: MigrationRuns | None = None, homes: TopicsInKafka | None = None,
+    operators: OperatorKeys = NO_KEYS, controller_key: bytes = b"", migrations: MigrationRuns | None = None,
+    homes: TopicsInKafka | None = None,
 ) -> ConsoleParts:  # fmt: skip
     """Compose the parts that follow from these.
 
     Args:
-        metrics: operators' ports of the processes, for charts and alerts.
-        mail: the server that sends mail; None: none is sent.
+        metrics: operators' ports of the processes, for charts and alerts. mail: the server; None: none is sent.
         networks: networks that are not public and that webhooks may go to.
         url: where browsers reach the console, for links in notices.
-        cluster_key: for planned switches and closed connections; b"": neither can be made.
+        operators: to close connections. controller_key: for planned switches. Without them neither can be made.
         migrations: begins commands of plans; None: none can be begun.
         homes: creates topics whose home is a Kafka cluster; None: none can be created.
     """
@@ -149,11 +150,11 @@ def make_parts(
         NoticeCourier(notices, WebhookSender(networks), MailSender(mail or MailServer()), url),
         ApiTokens(database, accounts, log, clock),
         GroupResets(brokers), DeadLetters(brokers), DelayedMessages(brokers), LiveTail(brokers),
-        MaskingRules(database, log), MasterSwitches(configuration.url, cluster_key),
+        MaskingRules(database, log), MasterSwitches(configuration.url, controller_key),
         migrations or MigrationRuns(None, ()),
         Latest(brokers.states, STATES_S, clock.monotonic_s),
         Latest(partial(replica_states, configuration.url), STATES_S, clock.monotonic_s),
-        Identities(database, accounts, log, clock), ClientConnections(configuration, cluster_key),
+        Identities(database, accounts, log, clock), ClientConnections(configuration, operators),
         StreamPlaces("live maps", MAPS_MAX, MAPS_PER_ACCOUNT_MAX), quotas,
         QuotaCheck(quotas, configuration.rate_of),
     )  # fmt: skip

@@ -26,6 +26,7 @@ from common.freed_memory import keep_freed_memory
 from common.net import listen
 from common.net.certificate import CertificateWatch
 from common.net.places_metrics import PlacesMetrics
+from common.operator_proof import read_proxy_key
 from common.ops import announce_ready, settle, setup_logging, start_ops
 from common.ops.build_info import installed_version
 from common.ops.delivery_pages import delivery_pages
@@ -94,8 +95,9 @@ def run(options: argparse.Namespace) -> None:
     if isinstance(source, GroupsSource):
         registry.register(BreakerMetrics(lambda: [(link.name, link.breaker) for link in source.links]))
     traces = traces_of(options, process, registry, proxy.trace)
+    operators = read_proxy_key(options.ops_key, key)
     pages = {
-        **proxy_pages(proxy.connections(), proxy.drain_switch, key, process, SystemClock()),
+        **proxy_pages(proxy.connections(), proxy.drain_switch, operators, process, SystemClock()),
         **delivery_pages(proxy.deliveries_of),
     }
     ops = start_ops(options.ops[0], options.ops[1], registry, lambda: {**proxy.health(), **watch.health()}, pages)

@@ -43,6 +43,9 @@ def _add_stores(add: Callable[..., Any]) -> None:
     engine = "The only broker group, by the addresses of its brokers (default: those of the configuration)."
     add("--engine", type=engine_addresses, metavar="HOST:PORT|unix:PATH[,…]", help=engine)
     add("--cluster-key", required=True, metavar="FILE", help="Secret shared with the engines.")
+    add("--ops-key", metavar="FILE",
+        help="Key by which operators drain this proxy and close its connections, from `penstock proxy key` (default: "
+        "the cluster key, which every proxy has).")  # fmt: skip
     store = "Configuration store: file:///dir or zookeeper://host,host/chroot."
     add("--config", required=True, metavar="URL", help=store)
     age = "Refuse credentials while the configuration is older than this, for lack of contact to its store (0: never)."
@@ -59,7 +62,8 @@ def faults(options: argparse.Namespace) -> list[str]:
         path = getattr(options, name)
         if path and not Path(path).is_file():
             found.append(f"--{name.replace('_', '-')}: no such file: {path}")
-    return found + secret_faults({"--cluster-key": options.cluster_key, "--tls-key": options.tls_key})
+    secrets = {"--cluster-key": options.cluster_key, "--ops-key": options.ops_key, "--tls-key": options.tls_key}
+    return found + secret_faults(secrets)
 
 
 def limits(options: argparse.Namespace) -> Limits:

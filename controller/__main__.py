@@ -1,4 +1,4 @@
-"""The controller's process: `python -m controller --config URL --cluster-key FILE --name NAME …`.
+"""The controller's process: `python -m controller --config URL --controller-key FILE --name NAME …`.
 
 gevent serves the operator's pages only, and patches nothing here: the coordination, each group and each link have
 threads of the system, so that none of them waits while another one blocks.
@@ -27,7 +27,13 @@ def run(options: argparse.Namespace) -> None:
     """Serve until SIGTERM."""
     stop = catch_stop()
     coordination = open_coordination(options.config)
-    controller = Controller(coordination, options.name, Path(options.cluster_key).read_bytes())
+    if not options.controller_key:
+        log.warning(
+            "name=%s: the cluster key, which every proxy has, proves this controller: use --controller-key",
+            options.name,
+        )
+    key = Path(options.controller_key or options.cluster_key).read_bytes()
+    controller = Controller(coordination, options.name, key)
     registry = CollectorRegistry()
     registry.register(ControllerMetrics(controller, coordination))
     ops = start_ops(options.ops[0], options.ops[1], registry, controller.health)

@@ -30,12 +30,10 @@ class BrokerLink:
         heard: the last report; see `Hearing`.
     """
 
-    def __init__(
-        self, group: str, broker: str, address: str, cluster_key: bytes, on_change: Callable[[], None]
-    ) -> None:
+    def __init__(self, group: str, broker: str, address: str, key: bytes, on_change: Callable[[], None]) -> None:
         self.address = address
         self._hearing = Hearing()
-        self._group, self._broker, self._key, self._on_change = group, broker, cluster_key, on_change
+        self._group, self._broker, self._key, self._on_change = group, broker, key, on_change
         self._link: ControllerLink | None = None
         self._closed = threading.Event()
         threading.Thread(target=self._run, name=f"broker {broker}", daemon=True).start()

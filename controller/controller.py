@@ -25,9 +25,9 @@ class Controller:
         workers: by the group's name. A group that was seen once is followed to the end.
     """
 
-    def __init__(self, coordination: Coordination, name: str, cluster_key: bytes) -> None:
+    def __init__(self, coordination: Coordination, name: str, key: bytes) -> None:
         self.workers: dict[str, GroupWorker] = {}
-        self._coordination, self._name, self._key = coordination, name, cluster_key
+        self._coordination, self._name, self._key = coordination, name, key
         self._wake = threading.Event()
         self._stopped = threading.Event()
         self._was_elected = False

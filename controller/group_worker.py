@@ -27,9 +27,9 @@ class GroupWorker:
         turns: what the thread does.
     """
 
-    def __init__(self, group: str, coordination: Coordination, cluster_key: bytes) -> None:
+    def __init__(self, group: str, coordination: Coordination, key: bytes) -> None:
         self.group = group
-        self._coordination, self._key = coordination, cluster_key
+        self._coordination, self._key = coordination, key
         self._wake = threading.Event()
         self._stopped = threading.Event()
         self.turns = GroupTurns(group, coordination, self._open_link, time.monotonic, _wall_ms)

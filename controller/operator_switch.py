@@ -32,7 +32,7 @@ class MasterSwitch(NamedTuple):
 
 
 def switch_master(
-    coordination: Coordination, name: str, cluster_key: bytes, to: str = "", force: bool = False,
+    coordination: Coordination, name: str, key: bytes, to: str = "", force: bool = False,
     warn: Warn = lambda sentence: None, seen_master: str | None = None,
 ) -> MasterSwitch:  # fmt: skip
     """Make another broker master of a group, and wait until it has adopted its record.
@@ -48,7 +48,7 @@ def switch_master(
         VersionConflict: other writers were faster each time. StoreUnavailable, UncertainWrite.
     """
     for attempt in range(ATTEMPTS):
-        with reached(coordination, name, cluster_key) as group:
+        with reached(coordination, name, key) as group:
             if seen_master is not None and group.record is not None and group.record.master != seen_master:
                 raise StateConflict(
                     f"broker group {name}: broker {group.record.master} is the master now, not {seen_master}"

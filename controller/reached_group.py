@@ -70,7 +70,7 @@ def look_at(coordination: Coordination, name: str) -> ReplicaGroup:
 
 
 @contextmanager
-def reached(coordination: Coordination, name: str, cluster_key: bytes) -> Iterator[ReplicaGroup]:
+def reached(coordination: Coordination, name: str, key: bytes) -> Iterator[ReplicaGroup]:
     """The group with a report of each broker that answers in REACH_S. Raises as `look_at`."""
     group = look_at(coordination, name)
     with ExitStack() as links, ThreadPoolExecutor(max(1, len(group.brokers))) as pool:
@@ -78,7 +78,7 @@ def reached(coordination: Coordination, name: str, cluster_key: bytes) -> Iterat
         def ask(broker: str) -> None:
             try:
                 address = engine_address(group.brokers[broker].address)
-                link = links.enter_context(ControllerLink(address, cluster_key, timeout_s=REACH_S))
+                link = links.enter_context(ControllerLink(address, key, timeout_s=REACH_S))
                 group.reports[broker] = next_report(link)
                 group.links[broker] = link
             except (OSError, LinkError) as error:

@@ -16,7 +16,7 @@ from engine.errors import CheckpointError
 from engine.log import Log, open_log
 from engine.log.upkeep.scrub import Scrub, ScrubCounts
 from engine.node import Node, NodeConfig, NodeHost
-from engine.ops.handshake import LinkKeys
+from engine.ops.roles import LinkKeys
 from engine.options import MIB, log_config
 from engine.server.loop import NodeLoop
 from engine.server.policy.config_follower import ConfigFollower
@@ -51,8 +51,7 @@ class Composition:
     def __init__(self, options: argparse.Namespace, env: RealEnv, loop: NodeLoop, asked: Event) -> None:
         self.options, self.env, self.loop, self.asked = options, env, loop, asked
         self.follower = ConfigFollower(options.config, Path(options.data) / "config.snapshot")
-        admin_key = Path(options.admin_key).read_bytes() if options.admin_key else b""
-        self.keys = LinkKeys(Path(options.cluster_key).read_bytes(), admin_key)
+        self.keys = read_keys(options)
         self.scrub = ScrubCounts()
         self.series_bounds = SeriesBounds(options.metrics_groups, options.metrics_topics)
         self._retention = ConfiguredRetention(self.follower, is_configured=bool(options.config))
@@ -101,6 +100,22 @@ class Composition:
             clock=env.clock, random_bytes=env.random_bytes, random_fraction=env.random_fraction, in_loop=loop.in_loop,
             wake_at=loop.wake_at, die=env.die, stop=self.asked.set, facts=facts,
         )  # fmt: skip
+
+
+def read_keys(options: argparse.Namespace) -> LinkKeys:
+    """The secrets of the files. Warns of what every proxy can be as long as it is so."""
+    cluster, admin, replica, controller = (
+        Path(file).read_bytes() if file else b""
+        for file in (options.cluster_key, options.admin_key, options.replica_key, options.controller_key)
+    )
+    keys = LinkKeys(cluster, admin, replica, controller, options.also_cluster_key)
+    if options.broker and keys.by_cluster_key:
+        advice = "use " + " and ".join(f"--{each}-key" for each in keys.by_cluster_key)
+        if keys.also_cluster:
+            advice = "leave out --also-cluster-key once all have their own keys"
+        whose = " and ".join(f"{each}s" for each in keys.by_cluster_key)
+        log.warning("the cluster key, which every proxy has, is taken for links of %s, too: %s", whose, advice)
+    return keys
 
 
 def settle_process() -> None:

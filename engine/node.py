@@ -33,7 +33,7 @@ from engine.ops.claims import Claims
 from engine.ops.confirmed_times import ConfirmedTimes
 from engine.ops.copied import CopiedOps
 from engine.ops.errors import RequestError
-from engine.ops.handshake import Handshake, LinkKeys
+from engine.ops.handshake import Handshake
 from engine.ops.lag import LagBreakers
 from engine.ops.lane_links import LaneLinks
 from engine.ops.lookup import LookUps
@@ -44,6 +44,7 @@ from engine.ops.quota import QuotaLending
 from engine.ops.read import PositionReads
 from engine.ops.reply import ReplyOps
 from engine.ops.resend import Resend
+from engine.ops.roles import LinkKeys
 from engine.ops.stored import StoredWaits
 from engine.ops.timer import TimerOps
 from engine.ops.topic import CreateTopics
@@ -143,9 +144,8 @@ class Node:
 
     Attributes:
         output_hold: as given; a process may set it until it accepts connections.
-        peers: open connections.
-        stored: what answers to appends wait for.
-        append: totals of APPEND, when frames come through `on_request()`.
+        peers: open connections. handshake: of those that are not authenticated.
+        stored: what answers to appends wait for. append: totals of APPEND, when frames come through `on_request()`.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class Node:
         self._retention = self.schedule.add("retention", self._retain)
         self.waiting = WaitingRequests(self._watch_deadlines)
         self._epoch = host.random_bytes(EPOCH_BYTES).hex()
-        self._handshake = Handshake(config.keys, self._identity, host.random_bytes, self._on_authenticated)
+        self.handshake = Handshake(config.keys, self._identity, host.random_bytes, self._on_authenticated)
         self.stored = StoredWaits(store)
         self.append = Append(store, host.clock, self.turn_end, self.stored)
         self.pulls = PullMessages(self.delivery, host.clock, self.waiting)
@@ -286,11 +286,11 @@ class Node:
         self.windows.on_room(peer)
 
     def on_request(self, peer: Peer, op: int, request_id: int, payload: bytes) -> None:
-        """Serve one request, now or later. A peer that is not authenticated may only do that."""
+        """Serve one request, now or later. What the peer's role may not ask for is the handshake's."""
         state = peer.peer_state
         try:
-            if not state.authenticated:
-                return self._handshake.on_request(peer, op, request_id, payload)
+            if op not in state.operations:
+                return self.handshake.on_request(peer, op, request_id, payload)
             handler = self._handlers.get(op)
             if handler is None:
                 raise RequestError(f"op {op}: unknown to this engine")

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from common.address import engine_address, host_and_port
@@ -14,6 +15,7 @@ from engine.config import LogConfig
 MIB = 1 << 20
 KEY_BYTES_MIN = 16
 RETENTION_HOURS_MAX = 1_000_000
+KEYS_OF_ROLES = ("admin-key", "replica-key", "controller-key")
 HELP = {
     "data": "Data directory of the log. One engine uses it at a time.",
     "listen": "Address for proxies; port 0 takes a free one.",
@@ -22,6 +24,11 @@ HELP = {
     "ops": "Address of /metrics, /healthz and /readyz (default 127.0.0.1:0, a free port).",
     "cluster-key": f"File with the secret of the cluster, at least {KEY_BYTES_MIN} bytes. Peers prove that they know it.",
     "admin-key": "File with the secret of operators. Without it no link may administer this engine.",
+    "replica-key": "File with the secret of the brokers of a group, by which they copy the log from one another. Without it "
+    "they use the cluster key, which every proxy has.",
+    "controller-key": "File with the secret of controllers. Without it they use the cluster key.",
+    "also-cluster-key": "Take the cluster key for brokers and controllers, too, and use it where a broker refuses the replica "
+    "key: while a running cluster gets these keys.",
     "config": "Configuration store to follow. The engine starts and serves while the store is unreachable.",
     "broker-group": "Name of this engine's broker group in the configuration (default main).",
     "broker": "Name of this engine among the replicas of its broker group, which --config coordinates. Without it the group "
@@ -103,7 +110,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add("address", "HOST:PORT|unix:PATH", type=engine_address)
     add("ops", "HOST:PORT", type=host_and_port, default=("127.0.0.1", 0))
     add("cluster-key", "FILE", required=True)
-    add("admin-key", "FILE")
+    for name in KEYS_OF_ROLES:
+        add(name, "FILE")
+    parser.add_argument("--also-cluster-key", action="store_true", help=HELP["also-cluster-key"])
     add("config", "URL")
     add("broker-group", "NAME", default="main")
     add("broker", "NAME")
@@ -153,13 +162,20 @@ def faults(options: argparse.Namespace) -> list[str]:
         found.append("--address: needs --broker NAME: an only engine is found by its entry in the configuration")
     if options.broker is not None and options.address is None and options.listen.host in WILDCARDS:
         found.append(f"--listen {options.listen}: other brokers cannot reach it there: add --address HOST:PORT")
-    return found + key_faults(options.cluster_key, options.admin_key)
+    if options.also_cluster_key and not (options.replica_key or options.controller_key):
+        found.append("--also-cluster-key: needs --replica-key or --controller-key: without them it is so anyway")
+    files = {"cluster-key": options.cluster_key} | {
+        name: getattr(options, name.replace("-", "_")) for name in KEYS_OF_ROLES
+    }
+    return found + key_faults({f"--{name}": Path(file) for name, file in files.items() if file})
 
 
-def key_faults(cluster_key: str, admin_key: str | None) -> list[str]:
-    """Violated rules of the key files."""
-    paths = {"--cluster-key": Path(cluster_key), **({"--admin-key": Path(admin_key)} if admin_key else {})}
+def key_faults(paths: Mapping[str, Path]) -> list[str]:
+    """Violated rules of the key files, by their options."""
     found = [fault for option, path in paths.items() if (fault := secret_fault(path, KEY_BYTES_MIN, option))]
-    if not found and admin_key and paths["--admin-key"].read_bytes() == paths["--cluster-key"].read_bytes():
-        found.append(f"--admin-key {admin_key}: the same secret as --cluster-key: use another one")
+    owners: dict[bytes, str] = {}
+    for option, path in paths.items() if not found else ():
+        other = owners.setdefault(path.read_bytes(), option)
+        if other != option:
+            found.append(f"{option} {path}: the same secret as {other}: use another one")
     return found

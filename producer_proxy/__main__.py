@@ -26,6 +26,7 @@ from common.freed_memory import keep_freed_memory
 from common.net import Limits, listen
 from common.net.certificate import CertificateWatch
 from common.net.places_metrics import PlacesMetrics
+from common.operator_proof import ProxyKey, read_proxy_key
 from common.ops import announce_ready, settle, setup_logging, start_ops
 from common.ops.build_info import installed_version
 from common.ops.connection_pages import MorePages
@@ -66,7 +67,7 @@ def make_registry(proxy: ProducerProxy, others: Iterable[Any]) -> CollectorRegis
     return registry
 
 
-def operator_pages(proxy: ProducerProxy, key: bytes, process: str) -> MorePages:
+def operator_pages(proxy: ProducerProxy, key: ProxyKey, process: str) -> MorePages:
     """The pages of the operator's port beside metrics and health."""
     own = proxy_pages(proxy.connections(), proxy.drain_switch, key, process, SystemClock())
     return {**own, **proxy.outcomes.pages(), TOPIC_FIGURES_PATH: topic_figures_page(proxy.figures)}
@@ -78,7 +79,7 @@ def run(options: argparse.Namespace) -> None:
     if faults := limits.faults():
         raise ValueError("; ".join(faults))
     secrets = {
-        "--cluster-key": options.cluster_key, "--tls-key": options.tls_key,
+        "--cluster-key": options.cluster_key, "--ops-key": options.ops_key, "--tls-key": options.tls_key,
         "--buffer-redis-password-file": options.buffer_redis_password_file,
     }  # fmt: skip
     if faults := secret_faults(secrets):
@@ -101,7 +102,7 @@ def run(options: argparse.Namespace) -> None:
         proxy, (ConfigMetrics(lambda: view), BufferMetrics(buffering), JournalMetrics(journaling), watch)
     )
     traces = traces_of(options, process, registry, proxy.trace)
-    pages = operator_pages(proxy, key, process)
+    pages = operator_pages(proxy, read_proxy_key(options.ops_key, key), process)
     ops = start_ops(options.ops[0], options.ops[1], registry, lambda: {**proxy.health(), **watch.health()}, pages)
     view.own_report.tell_pages(ops.port)
     settle(proxy.health, stop.asked)

@@ -47,6 +47,9 @@ def _add_addresses(parser: argparse.ArgumentParser) -> None:
 def _add_settings(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--cluster-key", required=True, metavar="FILE", help="Key that authenticates this process to the engine.")
+    add("--ops-key", metavar="FILE",
+        help="Key by which operators drain this proxy and close its connections, from `penstock proxy key` (default: "
+        "the cluster key, which every proxy has).")  # fmt: skip
     add("--config", required=True, metavar="URL",
         help="Configuration store: file:///dir or zookeeper://host,host/chroot.")  # fmt: skip
     add("--snapshot", metavar="FILE",

@@ -13,7 +13,7 @@ from common.admin.proxy_pages import FAILURES, ProxyPageError, ask, ask_each, as
 from common.config.errors import EntryNotFound, InvalidEntry
 from common.config.reported_process import Address
 from common.config.store import ConfigStore
-from common.operator_proof import CLOSE_PATH, CONNECTIONS_PATH
+from common.operator_proof import CLOSE_PATH, CONNECTIONS_PATH, OperatorKeys
 from common.quoting import quoted
 
 
@@ -97,14 +97,12 @@ def find_connection(store: ConfigStore, id: str) -> ConnectionRow:
     return told.rows[0]
 
 
-def close_connection(admin: Administrator, key: bytes, id: str) -> ConnectionRow:
+def close_connection(admin: Administrator, keys: OperatorKeys, id: str) -> ConnectionRow:
     """Close a connection, and return what it was. Its client connects again, if it is one that does.
 
     A call in progress gets no answer, as when a network breaks. The application may connect again: who must not needs
     its key revoked.
 
-    Args:
-        key: of the cluster.
     Raises:
         EntryNotFound: it is closed already. ProxyPageError, StateConflict, StoreUnavailable.
     """
@@ -112,7 +110,7 @@ def close_connection(admin: Administrator, key: bytes, id: str) -> ConnectionRow
     address = proxies(admin.store).get(found.process)
     if address is None:
         raise EntryNotFound(f"connection {quoted(id)}: not found: its proxy has stopped")
-    status, answer = ask_proved(address, found.process, CLOSE_PATH, id.encode(), key, admin.clock)
+    status, answer = ask_proved(address, found.process, CLOSE_PATH, id.encode(), keys, admin.clock)
     if status == 404:
         raise EntryNotFound(f"connection {quoted(id)}: not found: it is closed already")
     if status != 200:

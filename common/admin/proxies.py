@@ -11,7 +11,7 @@ from common.admin.proxy_pages import FAILURES, ProxyPageError, ask, ask_each, as
 from common.config.errors import EntryNotFound, InvalidEntry
 from common.config.reported_process import Address, parse_name
 from common.config.store import ConfigStore
-from common.operator_proof import BACK, DRAIN_PATH, OUT
+from common.operator_proof import BACK, DRAIN_PATH, OUT, OperatorKeys
 from common.quoting import quoted
 
 SERVING, DRAINING, DRAINED = "serving", "draining", "drained"
@@ -79,22 +79,20 @@ def standing(store: ConfigStore, process: str) -> ProxyStanding:
     return _standing(process, _try_read(_address(store, process)))
 
 
-def drain(admin: Administrator, key: bytes, process: str) -> ProxyStanding:
+def drain(admin: Administrator, keys: OperatorKeys, process: str) -> ProxyStanding:
     """Have a proxy answer SHUTTING_DOWN to further calls, which makes clients use another one. Returns at once.
 
     A proxy that starts again serves again.
 
-    Args:
-        key: of the cluster.
     Raises:
         ProxyPageError, StateConflict (somebody else changed it at the same time), StoreUnavailable.
     """
-    return _change(admin, key, process, OUT)
+    return _change(admin, keys, process, OUT)
 
 
-def undrain(admin: Administrator, key: bytes, process: str) -> ProxyStanding:
+def undrain(admin: Administrator, keys: OperatorKeys, process: str) -> ProxyStanding:
     """As drain(), the other way."""
-    return _change(admin, key, process, BACK)
+    return _change(admin, keys, process, BACK)
 
 
 def others_serving(store: ConfigStore, process: str) -> int:
@@ -103,14 +101,14 @@ def others_serving(store: ConfigStore, process: str) -> int:
     return sum(each.state == SERVING for each in list_proxies(store) if each.kind == kind and each.process != process)
 
 
-def _change(admin: Administrator, key: bytes, process: str, wanted: str) -> ProxyStanding:
+def _change(admin: Administrator, keys: OperatorKeys, process: str, wanted: str) -> ProxyStanding:
     before = standing(admin.store, process)
     if before.fault:
         raise ProxyPageError(f"{process}: {before.fault}")
     if (before.state == SERVING) is (wanted == BACK):
         return before
     body = f"{wanted} {before.turn}".encode()
-    status, answer = ask_proved(_address(admin.store, process), process, DRAIN_PATH, body, key, admin.clock)
+    status, answer = ask_proved(_address(admin.store, process), process, DRAIN_PATH, body, keys, admin.clock)
     if status != 200:
         raise StateConflict(f"{process}: {answer.get('error', f'status {status}')}")
     after = _standing(process, answer)

@@ -10,7 +10,7 @@ from common.clock import Clock
 from common.config.reported_process import Address, ops_pages
 from common.config.store import ConfigStore
 from common.errors import PenstockError
-from common.operator_proof import PROOF_HEADER, TIME_HEADER, proof
+from common.operator_proof import OperatorKeys
 
 T = TypeVar("T")
 Answer = tuple[int, dict[str, Any]]
@@ -67,15 +67,14 @@ def ask(
         link.close()
 
 
-def ask_proved(address: Address, process: str, path: str, body: bytes, key: bytes, clock: Clock) -> Answer:
-    """One POST with the proof by the cluster's key. Raises ProxyPageError without an answer.
+def ask_proved(address: Address, process: str, path: str, body: bytes, keys: OperatorKeys, clock: Clock) -> Answer:
+    """One POST with an operator's proof. Raises ProxyPageError without an answer.
 
     Args:
         process: the name of its report.
     """
-    at_ms = clock.now_ms()
-    given = proof(key, process.partition(";")[0], path, at_ms, body)
+    headers = keys.headers(process.partition(";")[0], path, clock.now_ms(), body)
     try:
-        return ask(address, "POST", path, body, {PROOF_HEADER: given, TIME_HEADER: str(at_ms)})
+        return ask(address, "POST", path, body, headers)
     except FAILURES as error:
         raise ProxyPageError(f"{process}: its operator's port does not answer: {error}") from error

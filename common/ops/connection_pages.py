@@ -1,7 +1,7 @@
 """`GET /connections` and `POST /connections/close` on the operator's port of a proxy.
 
-The list needs no proof, as /metrics does not: bind the port to an address that only operators reach. Closing needs the
-cluster's key.
+The list needs no proof, as /metrics does not: bind the port to an address that only operators reach. Closing needs a
+proof, as `common.operator_proof` says.
 """
 
 import json
@@ -11,19 +11,25 @@ from typing import NamedTuple
 
 from common.clock import Clock
 from common.net.connection_list import LISTED_MAX, ConnectionList, filter_of
-from common.operator_proof import CLOSE_PATH, CONNECTIONS_PATH, proof_fault
+from common.operator_proof import CLOSE_PATH, CONNECTIONS_PATH, ProxyKey, proof_fault
 
 log = logging.getLogger("penstock.ops")
 
 
 class OpsRequest(NamedTuple):
-    """One request to a page that takes more than a path. `proof` and `at` are its two headers; "" without one."""
+    """One request to a page that takes more than a path. The last three are headers; "" without one."""
 
     method: str
     query: Mapping[str, str]
     body: bytes
     proof: str
     at: str
+    machine_proof: str = ""
+
+    def fault(self, key: ProxyKey, process: str, path: str, clock: Clock) -> str:
+        """Why it may change nothing; empty: it may."""
+        given = self.machine_proof if key.is_of_machine else self.proof
+        return proof_fault(key, process, path, self.at, self.body, given, clock.now_ms())
 
 
 OpsAnswer = tuple[str, object]
@@ -32,11 +38,11 @@ OpsAnswer = tuple[str, object]
 MorePages = Mapping[str, Callable[[OpsRequest], OpsAnswer]]
 
 
-def connection_pages(connections: ConnectionList, key: bytes, process: str, clock: Clock) -> MorePages:
+def connection_pages(connections: ConnectionList, key: ProxyKey, process: str, clock: Clock) -> MorePages:
     """The two pages by path.
 
     Args:
-        key: of the cluster. process: the name under which this process reports.
+        process: the name under which this process reports.
     """
 
     def show(asked: OpsRequest) -> OpsAnswer:
@@ -50,7 +56,7 @@ def connection_pages(connections: ConnectionList, key: bytes, process: str, cloc
     def close(asked: OpsRequest) -> OpsAnswer:
         if asked.method != "POST":
             return "405 Method Not Allowed", {"error": "method not allowed: use POST"}
-        if fault := proof_fault(key, process, CLOSE_PATH, asked.at, asked.body, asked.proof, clock.now_ms()):
+        if fault := asked.fault(key, process, CLOSE_PATH, clock):
             return "403 Forbidden", {"error": fault}
         id = asked.body.decode("ascii", "replace")
         closed = connections.close(id)

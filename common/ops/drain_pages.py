@@ -1,6 +1,6 @@
 """`GET /drain` and `POST /drain` on the operator's port of a proxy: it is taken out of service, and put back.
 
-Reading needs no proof, as with /connections; a change needs the cluster's key. The state is the process's own: a process
+Reading needs no proof, as with /connections; a change needs one. The state is the process's own: a process
 that starts serves.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from common.clock import Clock
 from common.net.connection_list import ConnectionList, OpenCalls
 from common.net.server import Server
-from common.operator_proof import BACK, DRAIN_PATH, OUT, proof_fault
+from common.operator_proof import BACK, DRAIN_PATH, OUT, ProxyKey
 from common.ops.connection_pages import MorePages, OpsAnswer, OpsRequest, connection_pages
 
 log = logging.getLogger("penstock.ops")
@@ -87,15 +87,15 @@ class DrainSwitch:
         }  # fmt: skip
 
 
-def drain_pages(switch: DrainSwitch, key: bytes, process: str, clock: Clock) -> MorePages:
+def drain_pages(switch: DrainSwitch, key: ProxyKey, process: str, clock: Clock) -> MorePages:
     """The page by its path.
 
     Args:
-        key: of the cluster. process: the name under which this process reports.
+        process: the name under which this process reports.
     """
 
     def change(asked: OpsRequest) -> OpsAnswer:
-        if fault := proof_fault(key, process, DRAIN_PATH, asked.at, asked.body, asked.proof, clock.now_ms()):
+        if fault := asked.fault(key, process, DRAIN_PATH, clock):
             return "403 Forbidden", {"error": fault}
         wanted, _, turn = asked.body.decode("ascii", "replace").partition(" ")
         if wanted not in (OUT, BACK):
@@ -117,6 +117,8 @@ def drain_pages(switch: DrainSwitch, key: bytes, process: str, clock: Clock) -> 
     return {DRAIN_PATH: page}
 
 
-def proxy_pages(connections: ConnectionList, switch: DrainSwitch, key: bytes, process: str, clock: Clock) -> MorePages:
+def proxy_pages(
+    connections: ConnectionList, switch: DrainSwitch, key: ProxyKey, process: str, clock: Clock
+) -> MorePages:
     """All pages that a proxy has beside those of every process."""
     return {**connection_pages(connections, key, process, clock), **drain_pages(switch, key, process, clock)}

@@ -114,8 +114,8 @@ class OpsServer:
 
 def _request(environ: dict[str, Any]) -> OpsRequest:
     query = dict(parse_qsl(environ.get("QUERY_STRING", "")))
-    proof, at = (environ.get(f"HTTP_PENSTOCK_{name}", "") for name in ("PROOF", "TIME"))
-    return OpsRequest(environ["REQUEST_METHOD"], query, environ["wsgi.input"].read(), proof, at)
+    headers = [environ.get(f"HTTP_PENSTOCK_{name}", "") for name in ("PROOF", "TIME", "MACHINE_PROOF")]
+    return OpsRequest(environ["REQUEST_METHOD"], query, environ["wsgi.input"].read(), *headers)
 
 
 def start_ops(

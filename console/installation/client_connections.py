@@ -11,24 +11,25 @@ from common.admin.connections import (
 )
 from common.admin.deliveries import DeliveriesTold, list_deliveries
 from common.config.errors import ConfigError
+from common.operator_proof import OperatorKeys
 from console.installation.configuration import Configuration
 
-KEY_MISSING = "The console has no cluster key: start it with --cluster-key, or use penstock connections close."
+KEY_MISSING = "The console has no admin key: start it with --admin-key, or use penstock connections close."
 
 
 class ClientConnections:
     """
     Args:
-        cluster_key: by which proxies take the request to close a connection; b"": the console may close none.
+        keys: by which proxies take the request to close a connection; without any the console may close none.
     """
 
-    def __init__(self, configuration: Configuration, cluster_key: bytes) -> None:
-        self._configuration, self._key = configuration, cluster_key
+    def __init__(self, configuration: Configuration, keys: OperatorKeys) -> None:
+        self._configuration, self._keys = configuration, keys
 
     @property
     def may_close(self) -> bool:
         """Whether the console has what closing needs."""
-        return bool(self._key)
+        return any(self._keys)
 
     def told(self, wanted: Mapping[str, str], limit: int) -> ConnectionsTold:
         """The wanted connections. Never raises: a store that is away is one of the faults."""
@@ -50,4 +51,4 @@ class ClientConnections:
 
     def close(self, who: str, id: str) -> ConnectionRow:
         """Close it, with the person as the author. Raises as `close_connection`."""
-        return close_connection(self._configuration.admin(who), self._key, id)
+        return close_connection(self._configuration.admin(who), self._keys, id)

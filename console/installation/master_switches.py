@@ -25,11 +25,11 @@ class MasterSwitches:
     """
     Args:
         url: of the configuration store, beside which the coordination is; empty: there is none.
-        cluster_key: by which brokers take a hand-over; b"": the console may not switch.
+        key: of controllers, by which brokers take a hand-over; b"": the console may not switch.
     """
 
-    def __init__(self, url: str, cluster_key: bytes) -> None:
-        self._url, self._key = url, cluster_key
+    def __init__(self, url: str, key: bytes) -> None:
+        self._url, self._key = url, key
 
     @property
     def is_possible(self) -> bool:

@@ -30,7 +30,7 @@ from engine.log.segment.segment import create_segment
 from engine.log.segment.side_files import segment_bases
 from engine.log.upkeep.renewal import order_renewal, resume_renewal
 from engine.log.upkeep.truncation import TruncationOrder, order_truncation
-from engine.ops.handshake import LinkKeys
+from engine.ops.roles import LinkKeys
 from engine.replication.broker import GroupBroker, UnsoundLogError
 from engine.replication.frames import Follow
 

@@ -1,4 +1,4 @@
-"""Operations of slaves and controllers: FOLLOW, STORED, FETCH, RECORD and REPORT.
+"""Operations of slaves and controllers: FOLLOW, STORED, FETCH, RECORD, REPORT and HAND_OVER.
 
 Served whether this broker is the master or not. Design: docs/design/0030-replication.md, docs/design/0031-switch-over.md.
 """
@@ -19,7 +19,6 @@ from engine.errors import LogError
 from engine.link import layout
 from engine.link.errors import PayloadError
 from engine.link.integers import U64
-from engine.link.proof import CONTROLLER_ROLE, REPLICA_ROLE
 from engine.ops.errors import RequestError
 from engine.ops.peer import Peer
 from engine.replication.broker import GroupBroker
@@ -91,12 +90,12 @@ class GroupOps:
     def handlers(self) -> dict[int, Handler]:
         """By operation."""
         return {
-            layout.FOLLOW: self._of_slaves(self._follow),
-            layout.STORED: self._of_slaves(self._stored),
-            layout.FETCH: self._of_slaves(self._fetch),
-            layout.RECORD: self._of_controllers(self._record),
-            layout.REPORT: self._of_controllers(self._report),
-            layout.HAND_OVER: self._of_controllers(self._hand_over),
+            layout.FOLLOW: self._follow,
+            layout.STORED: self._stored,
+            layout.FETCH: self._fetch,
+            layout.RECORD: self._record,
+            layout.REPORT: self._report,
+            layout.HAND_OVER: self._hand_over,
         }
 
     def identity(self) -> dict[str, object]:
@@ -208,25 +207,6 @@ class GroupOps:
 
         self._broker.hand_over(U64.unpack(payload)[0], answer)
 
-    # -- roles
-
-    @staticmethod
-    def _of_slaves(handler: Handler) -> Handler:
-        return _only(REPLICA_ROLE, handler)
-
-    @staticmethod
-    def _of_controllers(handler: Handler) -> Handler:
-        return _only(CONTROLLER_ROLE, handler)
-
 
 def _stale(asked: Fetch, group: GroupBroker) -> str:
     return f"FETCH of epoch {asked.epoch}: this broker is in epoch {group.epoch}, or has opened its log again"
-
-
-def _only(role: str, handler: Handler) -> Handler:
-    def checked(peer: Peer, request_id: int, payload: bytes) -> None:
-        if peer.peer_state.role != role:
-            raise RequestError(f"this operation needs a link with the role {role}", layout.FORBIDDEN)
-        handler(peer, request_id, payload)
-
-    return checked

@@ -15,7 +15,7 @@ from common.address import Address
 from common.limited_log import LimitedLog
 from engine.broker.master_session import DIAL_S, PAUSE_S, PAUSE_S_MAX, FollowingBroker, MasterSession
 from engine.broker.native import NATIVE
-from engine.client.dial import dial
+from engine.client.dial import Keys, dial
 from engine.errors import LogError
 from engine.link import layout
 from engine.link.errors import LinkError
@@ -37,7 +37,7 @@ class MasterLink:
     """
 
     def __init__(
-        self, broker: FollowingBroker, name: str, address: Address, key: bytes, now_ms: Callable[[], int],
+        self, broker: FollowingBroker, name: str, address: Address, key: Keys, now_ms: Callable[[], int],
         *, is_native: bool = NATIVE,
     ) -> None:  # fmt: skip
         self._broker, self._name, self._address, self._key, self._now_ms = broker, name, address, key, now_ms

@@ -28,7 +28,7 @@ from engine.broker.life import BrokerLife
 from engine.broker.piece_reads import PieceReads
 from engine.broker.standby import Standby
 from engine.log.upkeep.scrub import ScrubCounts
-from engine.server.metrics import EngineMetrics
+from engine.server.metrics import FORBIDDEN, EngineMetrics
 from engine.server.server import LinkServer
 
 _PREFIX = "penstock_broker_"
@@ -66,8 +66,14 @@ class BrokerMetrics:
         text = "Folders with what replication has taken out of the log."
         yield GaugeMetricFamily(_PREFIX + "diverged_folders", text, value=self._diverged())
         life = self._life()
-        if life is None:
-            return
+        if life is None or life.node is None:  # a master has it among the engine's
+            forbidden = self._standby.handshake.keys.forbidden
+            yield CounterMetricFamily("penstock_engine_forbidden_requests", FORBIDDEN, value=forbidden)
+        if life is not None:
+            yield from self._of(life)
+
+    def _of(self, life: BrokerLife) -> Iterator[Metric]:
+        """Metrics of the open log."""
         group, store = life.group, life.store
         for name, value, text in (
             ("leads", int(life.node is not None), "Whether this broker serves clients."),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from common.address import engine_address
 from common.limited_log import LimitedLog
 from engine.broker.host import RepairPeer
+from engine.client.dial import Keys
 from engine.client.peer_pieces import PeerPieces
 from engine.link.errors import LinkError
 from engine.replication.frames import Fetch
@@ -32,7 +33,7 @@ class PieceLender:
     """
 
     def __init__(
-        self, name: str, key: bytes, slaves: Callable[[], list[RepairPeer]], far_bytes: int,
+        self, name: str, key: Keys, slaves: Callable[[], list[RepairPeer]], far_bytes: int,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self.far_bytes = far_bytes

@@ -36,6 +36,7 @@ from engine.log.write.failed_sync import is_marked
 from engine.node import Node
 from engine.ops.confirmed_times import SAMPLE_MS, ConfirmedTimes
 from engine.ops.output_hold import OutputHold
+from engine.ops.roles import REPLICA
 from engine.options import MIB
 from engine.server.native import call_each_turn, reference
 from engine.server.series_metrics import SeriesMetrics
@@ -80,7 +81,7 @@ class BrokerProcess:
         return self._parts.open_log(scans_all=scans_all)
 
     def start_threads(self, store: Log) -> Sequence[PacedThread]:
-        core, key = self._core, self._parts.keys.cluster
+        core, key = self._core, self._parts.keys.of(REPLICA)
         work = RepairWork(store, core.name, key, core.repairs, core.repair_peers, core.reopen)
         if self._options.slave_read_mib:
             slaves = partial(lending_slaves, core)
@@ -121,7 +122,7 @@ class BrokerProcess:
         self._parts.loop.in_loop(call)
 
     def follow(self, broker: FollowingBroker, address: str) -> MasterLink:
-        key, now_ms = self._parts.keys.cluster, self.env.clock.monotonic_ms
+        key, now_ms = self._parts.keys.of(REPLICA), self.env.clock.monotonic_ms
         return MasterLink(broker, self._options.broker, engine_address(address), key, now_ms)
 
     def _sample(self) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator
 from common.address import engine_address
 from common.limited_log import LimitedLog
 from engine.broker.host import RepairCounts, RepairPeer
+from engine.client.dial import Keys
 from engine.client.peer_pieces import PeerPieces
 from engine.errors import LogError
 from engine.link.errors import LinkError
@@ -36,7 +37,7 @@ class RepairWork:
     """
 
     def __init__(
-        self, store: Log, name: str, key: bytes, counts: RepairCounts, peers: Callable[[], list[RepairPeer]],
+        self, store: Log, name: str, key: Keys, counts: RepairCounts, peers: Callable[[], list[RepairPeer]],
         on_stale: Callable[[], None],
     ) -> None:  # fmt: skip
         self._store, self._name, self._key, self.counts = store, name, key, counts

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from engine.delivery.topic_uses import TopicUses
 from engine.env.native import NodeClock
 from engine.link import layout
-from engine.link.proof import ADMIN_ROLE
 from engine.log import Log
 from engine.ops.admin_topics import list_topics
 from engine.ops.checks import json_answer, json_object, shown
@@ -123,8 +122,6 @@ class SlaveReads:
         self._reads.on_time(now_ms)
 
     def _administer(self, peer: Peer, request_id: int, payload: bytes) -> None:
-        if peer.peer_state.role != ADMIN_ROLE:
-            raise RequestError(f"ADMIN: a link of role {peer.peer_state.role} cannot administer", layout.FORBIDDEN)
         request = json_object(payload, 'ADMIN: send a JSON object with "verb"')
         verb = request.get("verb")
         if verb == "topics":

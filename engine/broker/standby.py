@@ -16,8 +16,9 @@ from engine.link import layout
 from engine.link.errors import LinkError
 from engine.log import Log
 from engine.ops.errors import RequestError
-from engine.ops.handshake import Handshake, LinkKeys
+from engine.ops.handshake import Handshake
 from engine.ops.peer import Peer, PeerState
+from engine.ops.roles import LinkKeys
 from engine.ops.stored import StoredWaits
 
 limited = LimitedLog(logging.getLogger("penstock.engine"))
@@ -35,6 +36,7 @@ class Standby:
         readable_to: returns the position up to which clients may read the log; 0: they may not read it now.
 
     Attributes:
+        handshake: see `Node`.
         store: the open log, which refuses appends.
         reads: serves reads of clients from this log; None: there is none.
         reads_served: requests so far, over all openings of the log.
@@ -52,7 +54,7 @@ class Standby:
         self.reads: SlaveReads | None = None
         self.clock, self._handlers, self._refusal, self._told_closed = clock, handlers, refusal, on_closed
         self._strangers: dict[Peer, None] = {}
-        self._handshake = Handshake(keys, identity, random_bytes, lambda peer: self._strangers.pop(peer, None))
+        self.handshake = Handshake(keys, identity, random_bytes, lambda peer: self._strangers.pop(peer, None))
         self.output_hold = self.append = None
         self.reads_served = 0
 
@@ -85,10 +87,10 @@ class Standby:
         """Nothing waits for room here."""
 
     def on_request(self, peer: Peer, op: int, request_id: int, payload: bytes) -> None:
-        """Serve one request. A peer that is not authenticated may only do that."""
+        """Serve one request. What the peer's role may not ask for is the handshake's."""
         try:
-            if not peer.peer_state.authenticated:
-                self._handshake.on_request(peer, op, request_id, payload)
+            if op not in peer.peer_state.operations:
+                self.handshake.on_request(peer, op, request_id, payload)
                 return
             handler = self._handlers.get(op)
             if handler is None and self._serves_read(peer, op, request_id, payload):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from common.cluster.coordination import VersionedRecord, encode_record
 from common.cluster.reports import BrokerReport
-from engine.client.dial import Hello, dial
+from engine.client.dial import Hello, Keys, dial
 from engine.link.codes import OK
 from engine.link.errors import LinkError
 from engine.link.frame import FRAME_REST_SIZE, HEADER, HEADER_SIZE, frame
@@ -34,9 +34,9 @@ class ControllerLink:
         pushed: version of the newest record that was sent.
     """
 
-    def __init__(self, address: tuple[str, int], cluster_key: bytes, *, timeout_s: float) -> None:
+    def __init__(self, address: tuple[str, int], key: Keys, *, timeout_s: float) -> None:
         """Connect and ask for reports. Raises OSError, LinkError."""
-        self._sock, self.hello = dial(address, cluster_key, role=CONTROLLER_ROLE, timeout_s=timeout_s)
+        self._sock, self.hello = dial(address, key, role=CONTROLLER_ROLE, timeout_s=timeout_s)
         self.pushed = 0
         self._input = bytearray()
         self._request_id = 1

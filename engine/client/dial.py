@@ -3,14 +3,14 @@
 import json
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from common.address import Address, connect
 from common.unpatched import UnpatchedSockets
-from engine.link.codes import OK
+from engine.link.codes import OK, UNAUTHENTICATED
 from engine.link.errors import LinkError
 from engine.link.frame import FRAME_REST_SIZE, HEADER, HEADER_SIZE, VERSION, frame
 from engine.link.operations import AUTH, HELLO
@@ -33,6 +33,7 @@ class Hello:
         leads: whether it is the master of its group. An engine without replicas always is.
         broker, master: its own name in the group, and the master's as far as it knows; empty without replicas.
         term: epoch of the group's record that it has adopted; 0 without replicas.
+        by_cluster_key: roles of its group that it lets prove by the cluster key, which every proxy has.
     """
 
     log_id: str
@@ -44,6 +45,7 @@ class Hello:
     broker: str = ""
     master: str = ""
     term: int = 0
+    by_cluster_key: tuple[str, ...] = ()
 
 
 Admits = Callable[[Hello], str | None]
@@ -55,14 +57,22 @@ def admit_all(hello: Hello) -> str | None:
     return None
 
 
+Keys = bytes | Sequence[bytes]
+"""The key of a role, or several while a cluster changes: each is tried while the other end refuses those before it."""
+
+
+class WrongKeyError(LinkError):
+    """The other end has another key for this role."""
+
+
 def dial(
-    address: tuple[str, int], key: bytes, *, role: str, name: str = "", lane: str = "", timeout_s: float = 3.0,
+    address: tuple[str, int], key: Keys, *, role: str, name: str = "", lane: str = "", timeout_s: float = 3.0,
     sockets: ModuleType | type[UnpatchedSockets] = socket,
 ) -> tuple[socket.socket, Hello]:  # fmt: skip
     """Open an authenticated link; returns its socket and the broker's Hello.
 
     Args:
-        key: the administrator's for ADMIN_ROLE, the cluster key for every other role.
+        key: of the role; see `engine.ops.roles`.
         name: of this end, where the other has to tell several of one role apart.
         lane: the same for all links of one lane, and for no other: the engine closes the earlier one.
         sockets: as of `connect`.
@@ -70,10 +80,26 @@ def dial(
         OSError: not reachable, or closed during the greeting.
         LinkError: the other end refused, is not an engine of this version, or does not know the key.
     """
-    address = Address(*address)
+    refusal: WrongKeyError | None = None
+    for each in (key,) if isinstance(key, bytes) else key:
+        try:
+            return _dial(
+                Address(*address),
+                each,
+                greeting_of(role, os.urandom(NONCE_SIZE), name=name, lane=lane),
+                timeout_s,
+                sockets,
+            )
+        except WrongKeyError as error:
+            refusal = refusal or error
+    raise refusal or LinkError("no key is given")
+
+
+def _dial(
+    address: Address, key: bytes, question: bytes, timeout_s: float, sockets: ModuleType | type[UnpatchedSockets]
+) -> tuple[socket.socket, Hello]:
     sock = connect(address, timeout_s, sockets)
     try:
-        question = greeting_of(role, os.urandom(NONCE_SIZE), name=name, lane=lane)
         answer = _ask(sock, HELLO, question)
         hello = json.loads(answer)
         if hello.get("version") != VERSION:
@@ -89,6 +115,15 @@ def dial(
     except BaseException:
         sock.close()
         raise
+
+
+def greet(address: tuple[str, int], *, role: str, timeout_s: float = 3.0) -> Hello:
+    """What an engine tells every stranger. It has proved nothing. Raises OSError, LinkError."""
+    with connect(Address(*address), timeout_s, socket) as sock:
+        try:
+            return parse_hello(json.loads(_ask(sock, HELLO, greeting_of(role, os.urandom(NONCE_SIZE)))))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise LinkError(f"engine={Address(*address)}: malformed greeting: {error}") from error
 
 
 def greeting_of(role: str, nonce: bytes, *, name: str = "", lane: str = "") -> bytes:
@@ -109,6 +144,7 @@ def parse_hello(answer: dict[str, Any]) -> Hello:
         str(answer.get("broker", "")),
         str(answer.get("master", "")),
         int(answer.get("term", 0)),
+        tuple(map(str, answer.get("by_cluster_key", ()))),
     )
 
 
@@ -121,7 +157,8 @@ def _ask(sock: socket.socket, op: int, payload: bytes) -> bytes:
         )
     answer = _read(sock, size + 4 - HEADER_SIZE)
     if code != OK:
-        raise LinkError(answer.decode("utf-8", "replace") or f"refused with code {code}")
+        kind = WrongKeyError if code == UNAUTHENTICATED else LinkError
+        raise kind(answer.decode("utf-8", "replace") or f"refused with code {code}")
     return answer
 
 

@@ -5,7 +5,7 @@ import time
 from contextlib import suppress
 
 from common.unpatched import UnpatchedSockets
-from engine.client.dial import dial
+from engine.client.dial import Keys, dial
 from engine.link.codes import OK
 from engine.link.errors import LinkError
 from engine.link.frame import FRAME_BYTES_MAX, FRAME_REST_SIZE, HEADER, HEADER_SIZE, frame
@@ -23,7 +23,7 @@ class PeerPieces:
         timeout_s: time for the connection's steps, and for each answer.
     """
 
-    def __init__(self, address: tuple[str, int], key: bytes, name: str, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, address: tuple[str, int], key: Keys, name: str, timeout_s: float = TIMEOUT_S) -> None:
         """Connect. Raises OSError, LinkError."""
         self._sock, _ = dial(
             address, key, role=REPLICA_ROLE, name=name, timeout_s=timeout_s, sockets=UnpatchedSockets

@@ -11,7 +11,7 @@ import hmac
 from engine.link.integers import U32
 
 ADMIN_ROLE = "admin"
-"""The role of operators' links. It needs the administrator's key; every other role needs the cluster key."""
+"""The role of operators' links. `engine.ops.roles` has the key of each role, and what it may ask for."""
 REPLICA_ROLE, CONTROLLER_ROLE = "replica", "controller"
 """Roles of slaves and of controllers: docs/design/0031-switch-over.md."""
 KAFKA_BRIDGE_ROLE = "kafka_bridge"

@@ -18,6 +18,7 @@ class PeerState:
 
     Attributes:
         role: the peer's, as its HELLO said; it holds once the peer has authenticated.
+        operations: that the peer may ask for; none before it has authenticated.
         lane: names the lane of a proxy whose link this is, over all its links; empty: it is none.
         is_greeted: a HELLO or AUTH has come. is_refused: one of them was refused, so the connection closes.
         greeting: digest of HELLO's question and answer while AUTH is awaited; empty: none is.
@@ -33,13 +34,14 @@ class PeerState:
     """
 
     __slots__ = (
-        "authenticated", "deadline_ms", "greeting", "is_greeted", "is_held", "is_refused", "lane", "name", "on_stored", "role",
-        "unread", "unsynced", "waiting", "window",
+        "authenticated", "deadline_ms", "greeting", "is_greeted", "is_held", "is_refused", "lane", "name", "on_stored",
+        "operations", "role", "unread", "unsynced", "waiting", "window",
     )  # fmt: skip
 
     def __init__(self, deadline_ms: int) -> None:
         self.deadline_ms = deadline_ms
         self.authenticated = self.is_greeted = self.is_refused = False
+        self.operations: frozenset[int] = frozenset()
         self.greeting = b""
         self.name = self.role = self.lane = ""
         self.waiting: dict[int, PendingAnswer] = {}

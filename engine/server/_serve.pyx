@@ -284,7 +284,7 @@ cdef class LinkConnection(Connection):
 
     cdef Turn turn
     cdef object node
-    cdef bint authenticated
+    cdef bint authenticated, may_append
     cdef uint32_t unsynced
     cdef public object peer_state
     cdef object window             # of the peer_state
@@ -306,7 +306,7 @@ cdef class LinkConnection(Connection):
         if not self.authenticated:
             self.node.on_request(self, frame[0], request_id, frame[FRAME_REST_SIZE:size])
             return 0
-        if frame[0] == OP_APPEND:
+        if frame[0] == OP_APPEND and self.may_append:
             return self.turn.stage(self, request_id, frame + FRAME_REST_SIZE, size - FRAME_REST_SIZE)
         if frame[0] == OP_STORED and size == FRAME_REST_SIZE + STORED_SIZE and self.took_stored(frame + FRAME_REST_SIZE):
             return 0
@@ -371,6 +371,7 @@ cdef class LinkConnection(Connection):
     cpdef trust(self):
         """Accept all operations, and frames of full size. The output so far is not held: it shows nothing of the log."""
         self.authenticated = True
+        self.may_append = OP_APPEND in self.peer_state.operations
         if self.on_trust is not None:
             self.on_trust(self, True)
         self.frame_max = FRAME_BYTES_MAX

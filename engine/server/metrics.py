@@ -22,6 +22,7 @@ penstock_engine_forgotten_groups_total | groups | names that clients make up; `-
 penstock_engine_forgotten_topics_total | topics | names that clients make up; `--expire-days` rules it
 penstock_engine_parked_pulls | requests that wait, now | –
 penstock_engine_link_connections | connections, now | –
+penstock_engine_forbidden_requests_total | of links whose role may not | above 0: a process is wrong, or taken over; the log names it
 penstock_engine_cold_read_bytes_total | bytes | near --cold-mib-s: late readers wait for the budget; a larger one takes the disk from writes
 penstock_engine_borrowed_read_bytes_total | bytes of cold reads that a slave has lent in place of this disk | –
 penstock_engine_log_segments | files, now | –
@@ -81,6 +82,7 @@ from engine.server.server import LinkServer
 from engine.timers.timers import Timers
 
 _PREFIX = "penstock_engine_"
+FORBIDDEN = "Requests that the role of their link may not make."
 
 
 class EngineMetrics:
@@ -147,6 +149,7 @@ class EngineMetrics:
             "forgotten_topics": (node.topics.expired, "Forgotten topics: of families, empty, and not used."),
             "backlogs": (node.lag_breakers.opened, "Times that a topic became backlogged."),
             "expired_requests": (exchange.requests.expired, "Requests not delivered, since their deadline had passed."),
+            "forbidden_requests": (node.handshake.keys.forbidden, FORBIDDEN),
             "forwarded_replies": (exchange.forwarded, "Replies forwarded to the waiting proxies."),
         }
 

@@ -1,19 +1,17 @@
 """`penstock broker`: the replicas of broker groups, and switches from one master to another."""
 
 import threading
-from pathlib import Path
 from typing import Any
 
 import click
 
 from common.cluster.coordination import Coordination
 from common.config.errors import EntryNotFound
-from common.secret_file import secret_fault
 from common.utc import utc_ms
 from controller.operator_switch import switch_master
 from controller.reached_group import look_at, reached
 from penstock.commands import replicas
-from penstock.commands.exits import USAGE, CommandError, CommandGroup
+from penstock.commands.exits import CommandGroup
 from penstock.commands.instance import Instance, instance_options, note
 from penstock.commands.output import is_for_scripts, output_option, show_one, show_rows
 
@@ -33,13 +31,6 @@ BROKER_COLUMNS = (
 )
 HISTORY_COLUMNS = ("at", "version", "epoch", "state", "master", "in_sync", "reason")
 CONTROLLER_S_MAX = 1.0
-
-key_option = click.option(
-    "--cluster-key",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Use this cluster key (default: that of DIR).",
-)
 
 
 @click.group("broker", cls=CommandGroup)
@@ -82,14 +73,13 @@ def _rows(coordination: Coordination, name: str) -> list[dict[str, Any]]:
 
 @command.command()
 @click.argument("group")
-@key_option
 @output_option
-@instance_options()
-def show(instance: Instance, group: str, cluster_key: Path | None, output: str) -> None:
+@instance_options(keys=("controller_key", "cluster_key"))
+def show(instance: Instance, group: str, output: str) -> None:
     """Show the record of GROUP, the reason of its state, and what each broker reports: end of its log, gap in bytes, lag."""
     with (
         replicas.coordination_of(instance) as coordination,
-        reached(coordination, group, _key(instance, cluster_key)) as found,
+        reached(coordination, group, instance.controller_key()) as found,
     ):
         shown = replicas.facts(found)
         if found.record is not None:
@@ -122,10 +112,9 @@ def history(instance: Instance, group: str, limit: int, output: str) -> None:
 @click.argument("group")
 @click.option("--to", default="", metavar="BROKER", help="Make BROKER master (default: the in-sync slave with most).")
 @click.option("--force", is_flag=True, help="Make --to BROKER master even if messages are lost by it.")
-@key_option
 @output_option
-@instance_options()
-def switch(instance: Instance, group: str, to: str, force: bool, cluster_key: Path | None, output: str) -> None:
+@instance_options(keys=("controller_key", "cluster_key"))
+def switch(instance: Instance, group: str, to: str, force: bool, output: str) -> None:
     """Make another in-sync broker master of GROUP. Nothing is lost; sends wait for it and are sent again.
 
     Exit code 4 when no other broker is known to have everything. With --force the named broker becomes master alone, and
@@ -133,7 +122,7 @@ def switch(instance: Instance, group: str, to: str, force: bool, cluster_key: Pa
     """
     if force and not to:
         raise click.UsageError("--force needs --to BROKER: nothing says which log is to be kept")
-    key = _key(instance, cluster_key)
+    key = instance.controller_key()
     with replicas.coordination_of(instance) as coordination:
         before, record = switch_master(coordination, group, key, to, force, _warn)
     old = {"master": before.master, "epoch": before.epoch} if before is not None else None
@@ -144,14 +133,6 @@ def switch(instance: Instance, group: str, to: str, force: bool, cluster_key: Pa
 
 def _warn(sentence: str) -> None:
     click.echo(f"warning: {sentence}", err=True)
-
-
-def _key(instance: Instance, path: Path | None) -> bytes:
-    if path is None:
-        return instance.cluster_key()
-    if fault := secret_fault(path, 1, "--cluster-key"):
-        raise CommandError(fault, USAGE)
-    return path.read_bytes()
 
 
 def _controller(coordination: Coordination) -> str | None:

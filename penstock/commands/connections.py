@@ -57,18 +57,18 @@ def list_command(instance: Instance, application: str, group: str, topic: str, l
 @click.argument("id")
 @yes_option
 @output_option
-@instance_options(keys=("cluster_key",))
+@instance_options(keys=("admin_key", "cluster_key"))
 def close(instance: Instance, id: str, yes: bool, output: str) -> None:
     """Close the connection ID of `penstock connections list`, after a question that names it.
 
     A call in progress gets no answer, as when a network breaks; unacknowledged messages are delivered again. The client
     may connect again: revoke its key to keep it out. Exit code 3 when the connection is closed already.
     """
-    key = instance.cluster_key()
+    keys = instance.operator_keys()
     with administration(instance) as admin:
         found = find_connection(admin.store, id)
         confirm(f"Close the connection of {_named(found)}?", yes)
-        closed = close_connection(admin, key, id)
+        closed = close_connection(admin, keys, id)
     show_one({"closed": closed.id, **_shown(closed)}, output)
 
 

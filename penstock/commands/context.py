@@ -26,9 +26,10 @@ FIELD_HELP = {
     "secret-file": ("FILE", "File with the key's secret, mode 0600. The context holds its path only."),
     "cluster-key": ("FILE", "File with the key of links between processes, mode 0600."),
     "admin-key": ("FILE", "File with the key of operators, mode 0600."),
+    "controller-key": ("FILE", "File with the key of controllers, by which masters are changed, mode 0600."),
 }
-FILES = ("data", "tls-ca", "secret-file", "cluster-key", "admin-key")
-SECRETS = ("secret-file", "cluster-key", "admin-key")
+FILES = ("data", "tls-ca", "secret-file", "cluster-key", "admin-key", "controller-key")
+SECRETS = ("secret-file", "cluster-key", "admin-key", "controller-key")
 
 name_argument = click.argument("name", shell_complete=completing.contexts)
 

@@ -19,6 +19,7 @@ from common.config.applying import wait_applied
 from common.config.errors import ConfigError, InvalidDefinition
 from common.config.placed_topics import stored_placed_topics
 from common.config.store import ConfigStore
+from common.operator_proof import OperatorKeys
 from common.placement import NONE_PLACED, PlacedTopics
 from common.secret_file import secret_fault
 from engine.client.admin import AdminClient, AdminError
@@ -26,13 +27,13 @@ from engine.link.errors import LinkError
 from penstock.commands import completing, discovery, name_hints
 from penstock.commands.contexts import ChosenPlace, ConnectionContext, choose_place
 from penstock.commands.exits import UNAVAILABLE, USAGE, CommandError
-from penstock.up.directory import ADMIN_KEY, CLUSTER_KEY
+from penstock.up.directory import ADMIN_KEY, CLUSTER_KEY, CONTROLLER_KEY
 from penstock.up.files import read_running
 
 Address = tuple[str, int]
 APPLIED_S_MAX = 3.0
 PROCESSES = ("producer_proxy", "consumer_proxy", "engine")
-KEYS = ("cluster_key", "admin_key")
+KEYS = ("cluster_key", "admin_key", "controller_key")
 WHO_VARIABLE = "PENSTOCK_WHO"
 """The author of changes, where a program runs commands for a person: the console names the one who is signed in."""
 
@@ -157,6 +158,25 @@ class Instance:
     def admin_key(self) -> bytes:
         """The key of links that administer engines. Raises CommandError."""
         return self._secret("admin_key", ADMIN_KEY)
+
+    def controller_key(self) -> bytes:
+        """The key of links that change masters: the cluster key, where there is none. Raises CommandError."""
+        if "controller_key" not in self.keys:
+            path = Path((self._running() or {}).get("controller_key", self.data / CONTROLLER_KEY))
+            if "cluster_key" in self.keys or not path.exists():
+                return self.cluster_key()
+        return self._secret("controller_key", CONTROLLER_KEY)
+
+    def operator_keys(self) -> OperatorKeys:
+        """The keys by which proxies are drained: those that there are, and at least one. Raises CommandError."""
+        found: dict[str, bytes] = {}
+        for name, read in (("admin", self.admin_key), ("cluster", self.cluster_key)):
+            try:
+                found[name] = read()
+            except CommandError as error:
+                if error.exit_code != UNAVAILABLE or (name == "cluster" and not found):
+                    raise
+        return OperatorKeys(**found)
 
     def _secret(self, name: str, file: str) -> bytes:
         option = f"--{name.replace('_', '-')}"

@@ -10,6 +10,7 @@ from common.admin.proxies import DRAINED, SERVING, ProxyStanding, drain, find_pr
 from common.admin.proxies import standing as standing_of
 from common.admin.proxies import undrain as put_back
 from common.config.store import ConfigStore
+from common.operator_proof import machine_key
 from penstock.commands import completing
 from penstock.commands.exits import CONFLICT, UNAVAILABLE, CommandError, CommandGroup
 from penstock.commands.figures import duration, size
@@ -31,6 +32,7 @@ def command() -> None:
     penstock proxy list
     penstock proxy drain 10.0.0.7:9701
     penstock proxy undrain 10.0.0.7:9701
+    penstock proxy key m1 > m1.ops.key
     """
 
 
@@ -55,7 +57,7 @@ def list_command(instance: Instance, output: str) -> None:
     help="Wait this long for calls in progress and for the fallback buffer (default 60s).")  # fmt: skip
 @click.option("--last", is_flag=True, help="Drain it also when no other proxy of its kind serves.")
 @output_option
-@instance_options(keys=("cluster_key",))
+@instance_options(keys=("admin_key", "cluster_key"))
 def drain_command(instance: Instance, proxy: str, wait_ms: int, last: bool, output: str) -> None:
     """Take a proxy out of service, and wait until it has nothing left to do.
 
@@ -68,13 +70,13 @@ def drain_command(instance: Instance, proxy: str, wait_ms: int, last: bool, outp
     Exit code 0: drained. 4: no other proxy of its kind serves, nothing was changed. 5: not drained within --wait; the
     line says what is left, and the proxy goes on with it.
     """
-    key = instance.cluster_key()
+    keys = instance.operator_keys()
     with administration(instance) as admin:
         process = find_proxy(admin.store, proxy)
         if not last and not others_serving(admin.store, process):
             kind = process.partition("@")[0].replace("_", " ")
             raise CommandError(f"{process}: no other {kind} serves: its clients would have none (--last)", CONFLICT)
-        now = drain(admin, key, process)
+        now = drain(admin, keys, process)
         end_s = time.monotonic() + wait_ms / 1000
         with shown():
             while now.state != DRAINED and time.monotonic() < end_s:
@@ -93,13 +95,28 @@ def drain_command(instance: Instance, proxy: str, wait_ms: int, last: bool, outp
 @command.command("undrain")
 @click.argument("proxy", metavar="NAME|ADDRESS", shell_complete=completing.proxies)
 @output_option
-@instance_options(keys=("cluster_key",))
+@instance_options(keys=("admin_key", "cluster_key"))
 def undrain_command(instance: Instance, proxy: str, output: str) -> None:
     """Put a drained proxy back into service. Clients come back to it within seconds."""
-    key = instance.cluster_key()
+    keys = instance.operator_keys()
     with administration(instance) as admin:
-        now = put_back(admin, key, find_proxy(admin.store, proxy))
+        now = put_back(admin, keys, find_proxy(admin.store, proxy))
     show_one({"serving": now.process, "connections": now.connections}, output)
+
+
+@command.command("key")
+@click.argument("machine")
+@instance_options(keys=("admin_key",))
+def key_command(instance: Instance, machine: str) -> None:
+    """Print the key of the proxies of MACHINE, for their option --ops-key.
+
+    It is made from the administrator's key and the machine's name, as `hostname` shows it there: operators need no copy,
+    and a proxy that is taken over can drain none of another machine.
+
+    \b
+    penstock proxy key m1 --admin-key admin.key > m1.ops.key
+    """
+    click.echo(machine_key(instance.admin_key(), machine).decode())
 
 
 def _watched(store: ConfigStore, process: str) -> ProxyStanding:

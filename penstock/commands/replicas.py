@@ -73,19 +73,24 @@ def states(running: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     if not names:
         return {}
     try:
-        cluster_key = Path(running["cluster_key"]).read_bytes()
+        key = controller_key(running)
         coordination = open_coordination(running["config"])
     except (OSError, ConfigError) as error:
         return {name: {"error": str(error)} for name in names}
     try:
-        return {name: _state(coordination, name, cluster_key) for name in names}
+        return {name: _state(coordination, name, key) for name in names}
     finally:
         coordination.close()
 
 
-def _state(coordination: Coordination, name: str, cluster_key: bytes) -> dict[str, Any]:
+def controller_key(running: Mapping[str, Any]) -> bytes:
+    """Of a running `up`; one of an earlier version has the cluster key for all. Raises OSError."""
+    return Path(running.get("controller_key", running["cluster_key"])).read_bytes()
+
+
+def _state(coordination: Coordination, name: str, key: bytes) -> dict[str, Any]:
     try:
-        with reached(coordination, name, cluster_key) as group:
+        with reached(coordination, name, key) as group:
             return {**facts(group), "brokers": broker_rows(group)}
     except ConfigError as error:
         return {"error": str(error)}

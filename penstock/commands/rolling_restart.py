@@ -84,7 +84,7 @@ class RollingRestart:
         yield from (name for name in names if name != master)
         facts = self._facts()
         with closing(open_coordination(facts["config"])) as coordination:
-            led = switch_master(coordination, group, Path(facts["cluster_key"]).read_bytes()).record.master
+            led = switch_master(coordination, group, replicas.controller_key(facts)).record.master
         click.echo(f"{led}: is master of group {group}")
         yield master
 

@@ -1,13 +1,19 @@
 """The broker groups with replicas of a running `up`, and the sessions of their coordination."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
+from common.address import engine_address
+from common.cluster.coordination import Coordination
 from common.cluster.opening import open_coordination
 from common.config.errors import ConfigError
+from engine.client.dial import greet
+from engine.link.errors import LinkError
 from penstock.doctor.finding import DoctorFinding
 
 WHOLE = "SYNC_REPLICATION"
+GREET_S = 1.0
 
 
 def groups(states: Mapping[str, Mapping[str, Any]]) -> Iterator[DoctorFinding]:
@@ -29,7 +35,7 @@ def groups(states: Mapping[str, Mapping[str, Any]]) -> Iterator[DoctorFinding]:
 
 
 def sessions(url: str) -> Iterator[DoctorFinding]:
-    """One finding about the coordination at that URL; none when there is no URL."""
+    """One finding about the coordination at that URL, and one about keys of brokers; none when there is no URL."""
     if not url:
         return
     try:
@@ -37,6 +43,7 @@ def sessions(url: str) -> Iterator[DoctorFinding]:
         try:
             coordination.groups()
             fault = coordination.session_fault
+            open_to_proxies = _by_cluster_key(coordination)
         finally:
             coordination.close()
     except ConfigError as error:
@@ -44,6 +51,22 @@ def sessions(url: str) -> Iterator[DoctorFinding]:
         return
     advice = "a machine that dies is replaced later than docs/replicas.md says" if fault else ""
     yield DoctorFinding("coordination", "note" if fault else "ok", fault or "answers", advice)
+    if open_to_proxies:
+        words = f"every proxy could copy the log of, or change masters of: {', '.join(open_to_proxies)}"
+        yield DoctorFinding(
+            "keys of brokers", "note", words, "give engines --replica-key and --controller-key: docs/replicas.md"
+        )
+
+
+def _by_cluster_key(coordination: Coordination) -> list[str]:
+    """The brokers that take the cluster key for replicas or controllers, too. One that does not answer is left out."""
+    found = []
+    for group in coordination.groups():
+        for name, each in sorted(coordination.brokers(group).items()):
+            with suppress(OSError, LinkError):
+                if greet(engine_address(each.address), role="doctor", timeout_s=GREET_S).by_cluster_key:
+                    found.append(f"{group}/{name}")
+    return found
 
 
 def _group(name: str, state: Mapping[str, Any]) -> DoctorFinding:

@@ -1,10 +1,12 @@
-"""The data directory of one machine: `config/ engine/ logs/ cluster.key admin.key up.json up.lock`."""
+"""The data directory of one machine: `config/ engine/ logs/ *.key up.json up.lock`."""
 
 from pathlib import Path
 
 FOLDERS = ("config", "engine", "logs")
-CLUSTER_KEY, ADMIN_KEY = "cluster.key", "admin.key"
-"""Secrets by which processes authenticate to each other, and operators' commands to the engines."""
+CLUSTER_KEY, ADMIN_KEY, REPLICA_KEY, CONTROLLER_KEY = "cluster.key", "admin.key", "replica.key", "controller.key"
+"""Secrets by which processes authenticate to engines: proxies and bridges, operators, brokers, controllers."""
+OPS_KEY = "ops.key"
+"""By which operators drain the proxies of this machine."""
 
 
 def prepare(data: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.up.child import Child
-from penstock.up.directory import ADMIN_KEY
+from penstock.up.directory import ADMIN_KEY, CONTROLLER_KEY
 from penstock.up.lock import is_held
 from penstock.up.plan import UpPlan, group_name
 from penstock.up.ports import CONSOLE, broker_name, engine_name
@@ -36,7 +36,7 @@ def describe(plan: UpPlan, children: Iterable[Child]) -> dict[str, Any]:
         }
     places = {
         "config": plan.config, "cluster_key": str(plan.cluster_key), "admin_key": str(plan.data / ADMIN_KEY),
-        "data": str(plan.data),
+        "controller_key": str(plan.data / CONTROLLER_KEY), "data": str(plan.data),
     }  # fmt: skip
     if plan.later is not None and plan.later.name not in pids:
         places[LATER] = plan.later.name

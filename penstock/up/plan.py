@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from common.address import PATH_BYTES_MAX, UNIX, Address
-from penstock.up.directory import ADMIN_KEY
+from penstock.up.directory import ADMIN_KEY, CONTROLLER_KEY, OPS_KEY
 from penstock.up.ports import CONSOLE, CONTROLLER, KAFKA_BRIDGE, Hosts, Ports, broker_name
 
 
@@ -75,7 +75,7 @@ def make_plan(
     only = ["--engine", brokers] if groups == 1 else []  # several are found by their addresses in the configuration
 
     def proxy(name: str, *more: str) -> ChildPlan:
-        more = (*only, "--snapshot", str(data / f"{name}.snapshot"), *more)
+        more = ("--ops-key", str(data / OPS_KEY), *only, "--snapshot", str(data / f"{name}.snapshot"), *more)
         return ChildPlan(name, [*module_command(name), *common(name), *more], data / "logs" / f"{name}.log")
 
     def engine(number: int, replica: int) -> ChildPlan:
@@ -88,11 +88,11 @@ def make_plan(
     bridge, to_bridge = bridge_plan(data, url, key, hosts, ports, only)
     children = [
         *[engine(number, replica) for replica in copies for number in numbers],
-        *([_controller(data, url, key, address(f"{CONTROLLER}_ops"))] if replicas > 1 else []),
+        *([_controller(data, url, address(f"{CONTROLLER}_ops"))] if replicas > 1 else []),
         *([bridge] if bridge and KAFKA_BRIDGE in ports else []),
         proxy("producer_proxy", *_stores(data, "producer_proxy"), *to_bridge),
         proxy("consumer_proxy"),
-        *_console(data, url, hosts, ports, listed if groups == 1 else "", key),
+        *_console(data, url, hosts, ports, listed if groups == 1 else ""),
     ]
     later = None if KAFKA_BRIDGE in ports else bridge
     return UpPlan(data, hosts, url, key, ports, children, ready_file, groups, replicas, later)
@@ -154,19 +154,21 @@ def bridge_plan(
     return plan, ["--kafka-bridge", listen]
 
 
-def _controller(data: Path, url: str, key: Path, ops: str) -> ChildPlan:
+def _controller(data: Path, url: str, ops: str) -> ChildPlan:
     command = [*module_command(CONTROLLER), "--name", CONTROLLER, "--ops", ops, "--config", url]
     return ChildPlan(
-        CONTROLLER, [*command, "--cluster-key", str(key)], data / "logs" / f"{CONTROLLER}.log", stop_rank=2
+        CONTROLLER,
+        [*command, "--controller-key", str(data / CONTROLLER_KEY)],
+        data / "logs" / f"{CONTROLLER}.log",
+        stop_rank=2,
     )
 
 
-def _console(data: Path, url: str, hosts: Hosts, ports: Ports, brokers: str, key: Path) -> list[ChildPlan]:
+def _console(data: Path, url: str, hosts: Hosts, ports: Ports, brokers: str) -> list[ChildPlan]:
     """The web console, with its database in a folder of its own; none without a port.
 
     Args:
         brokers: of the only broker group; empty: the configuration names several.
-        key: of the cluster, for switches of masters and to close connections of clients.
     """
     if CONSOLE not in ports:
         return []
@@ -175,5 +177,5 @@ def _console(data: Path, url: str, hosts: Hosts, ports: Ports, brokers: str, key
     command = [*module_command(CONSOLE), "--config", url, "--data", str(data / CONSOLE), "--listen", listen]
     command += ["--admin-key", str(data / ADMIN_KEY), "--metrics", pages]
     command += ["--engine", brokers] if brokers else []
-    command += ["--cluster-key", str(key)]
+    command += ["--controller-key", str(data / CONTROLLER_KEY)]
     return [ChildPlan(CONSOLE, command, data / "logs" / f"{CONSOLE}.log", is_essential=False)]

@@ -1,6 +1,7 @@
 """The steps of `penstock up`, from an empty directory to a clean stop."""
 
 import os
+import socket
 import sys
 import time
 from collections.abc import Callable
@@ -11,12 +12,13 @@ from pathlib import Path
 
 from common.config import open_store
 from common.config.errors import StoreUnavailable
+from common.operator_proof import machine_key
 from common.ops.service_manager import notify
 from common.secret_file import ensure_key
 from penstock.up import broker_groups, files, ports
 from penstock.up.banner import banner, serving_again
 from penstock.up.child import Child
-from penstock.up.directory import ADMIN_KEY, CLUSTER_KEY, prepare
+from penstock.up.directory import ADMIN_KEY, CLUSTER_KEY, CONTROLLER_KEY, OPS_KEY, REPLICA_KEY, prepare
 from penstock.up.lock import DirectoryLock
 from penstock.up.ops_page import is_ready
 from penstock.up.plan import ChildPlan, UpPlan, make_plan
@@ -64,10 +66,10 @@ def run_up(options: UpOptions) -> int:
         has_kafka = names_kafka(options.config or (data / "config").as_uri())
         names = ports.names_of(groups, replicas, has_kafka, options.console and has_console())
         chosen = ports.choose(options.ports, options.hosts, lock.noted().get("ports", {}), names)
-        key, admin_key = ensure_key(data / CLUSTER_KEY), ensure_key(data / ADMIN_KEY)
+        key, more = ensure_key(data / CLUSTER_KEY), make_keys(data)
         plan = make_plan(
             data, options.hosts, options.config, key, chosen, options.ready_file, groups,
-            ["--look-up", options.look_up, "--admin-key", str(admin_key)], replicas,
+            ["--look-up", options.look_up, *more], replicas,
         )  # fmt: skip
         plan = with_settings(with_kafka_files(plan, options.kafka_files), options.settings)
         broker_groups.publish(plan)
@@ -77,6 +79,16 @@ def run_up(options: UpOptions) -> int:
         finally:
             files.remove_stale(data, options.ready_file)
             say("Penstock has stopped.")
+
+
+def make_keys(data: Path) -> list[str]:
+    """Make the keys of roles, and that of this machine's proxies; the options of engines with the keys of roles."""
+    names = {"--admin-key": ADMIN_KEY, "--replica-key": REPLICA_KEY, "--controller-key": CONTROLLER_KEY}
+    files = {option: ensure_key(data / name) for option, name in names.items()}
+    ops_key = data / OPS_KEY
+    ops_key.touch(mode=0o600)
+    ops_key.write_bytes(machine_key(files["--admin-key"].read_bytes(), socket.gethostname()))
+    return [part for option, file in files.items() for part in (option, str(file))]
 
 
 def has_console() -> bool:

@@ -13,7 +13,8 @@ from penstock.up.ports import KAFKA_BRIDGE
 
 SET_BY_UP = frozenset(
     {
-        "data", "listen", "socket-file", "ops", "cluster-key", "admin-key", "config", "broker-group", "broker", "first",
+        "data", "listen", "socket-file", "ops", "cluster-key", "admin-key",
+        "replica-key", "controller-key", "ops-key", "config", "broker-group", "broker", "first",
         "look-up", "engine", "snapshot", "buffer", "journal", "kafka-bridge", "kafka-files", "name",
     }
 )  # fmt: skip

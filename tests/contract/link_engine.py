@@ -20,7 +20,7 @@ from engine.link.pull import decode_answer, encode_pull
 from engine.link.topic import encode_topics
 from engine.log import open_log
 from engine.node import Node, NodeConfig, NodeHost
-from engine.ops.handshake import LinkKeys
+from engine.ops.roles import LinkKeys
 from engine.server.loop import NodeLoop
 from engine.server.native import form, reference
 from engine.server.server import LinkServer

@@ -137,8 +137,8 @@ def test_links_of_slaves_and_controllers_are_not_held(engine, role):
     link = engine.raw(key=None)
     greeting = link.greet(role)
     assert link.ask(layout.AUTH, client_proof(KEY, greeting)) == (0, engine_proof(KEY, greeting))
-    code, _ = link.ask(raw.APPEND, raw.append(raw.MEMORY, raw.batch(engine.topic_id, 0, [b"m"])))
-    assert code == 0 and len(engine.hold) == 0
+    engine.store(engine.topic_id, 1)
+    assert link.ask(99)[0] == layout.INVALID and len(engine.hold) == 0
 
 
 def test_an_operator_waits_as_a_client_does_but_a_greeting_does_not(engine):

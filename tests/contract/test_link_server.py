@@ -12,6 +12,7 @@ import pytest
 from engine.link import layout
 from engine.link.acknowledgement import RETRY, group_receipts
 from engine.link.codes import DISK_FULL
+from engine.link.proof import CONTROLLER_ROLE, REPLICA_ROLE
 from engine.link.pull import encode_pull
 from engine.link.read import ReadAnswer, ReadPosition, ReadQuestion
 from engine.link.receipt import encode_receipt
@@ -298,7 +299,30 @@ def test_a_frame_that_comes_byte_by_byte_is_answered(engine):
 
 def test_a_link_of_a_proxy_cannot_administer(engine):
     code, sentence = engine.raw().ask(raw.ADMIN, b'{"verb": "stop"}')
-    assert (code, sentence) == (layout.FORBIDDEN, b"ADMIN: a link of role test cannot administer")
+    assert (code, sentence) == (
+        layout.FORBIDDEN,
+        b"ADMIN: needs a link of the role admin, and this one has the role test",
+    )
+
+
+@pytest.mark.parametrize(
+    ("role", "op", "needed"),
+    [
+        ("producer_proxy", layout.FETCH, b"FETCH: needs a link of the role replica"),
+        ("consumer_proxy", layout.FOLLOW, b"FOLLOW: needs a link of the role replica"),
+        ("producer_proxy", layout.HAND_OVER, b"HAND_OVER: needs a link of the role controller"),
+        (CONTROLLER_ROLE, layout.FETCH, b"FETCH: needs a link of the role replica"),
+        (CONTROLLER_ROLE, layout.APPEND, b"APPEND: needs a link of a proxy"),
+        (REPLICA_ROLE, layout.APPEND, b"APPEND: needs a link of a proxy"),
+        (REPLICA_ROLE, layout.READ, b"READ: needs a link of a proxy"),
+    ],
+)
+def test_what_a_role_does_not_have_is_refused_with_a_sentence_and_counted(engine, role, op, needed):
+    topic, end = engine.topic(), engine.log.end_position
+    payload = raw.append(raw.MEMORY, raw.batch(topic, 0, [b"m"])) if op == layout.APPEND else b""
+    code, sentence = engine.raw(role=role).ask(op, payload)
+    assert code == layout.FORBIDDEN and sentence == needed + b", and this one has the role " + role.encode()
+    assert engine.node.handshake.keys.forbidden == 1 and engine.log.end_position == end
 
 
 def test_progress_and_receipts_survive_a_restart(engine, tmp_path, request):

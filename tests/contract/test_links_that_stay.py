@@ -9,7 +9,7 @@ from engine.link import layout
 from engine.link.codes import DISK_FULL
 from engine.link.proof import CONTROLLER_ROLE
 from engine.link.pull import decode_answer, encode_pull
-from engine.ops.handshake import LinkKeys
+from engine.ops.roles import LinkKeys
 from engine.server.native import NATIVE
 from tests import link_bytes as raw
 from tests.contract.link_engine import FORMS, KEY, CrampedEnv, CrampedFile, Engine, turn_until

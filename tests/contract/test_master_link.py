@@ -9,7 +9,7 @@ from engine.broker.standby import Standby
 from engine.env.native import NodeClock
 from engine.errors import LogError
 from engine.link import layout
-from engine.ops.handshake import LinkKeys
+from engine.ops.roles import LinkKeys
 from engine.replication.follow import FollowStep
 from engine.replication.frames import BytesFrame, Follow, Followed, StoredFrame, SyncFrame
 from engine.server.native import reference

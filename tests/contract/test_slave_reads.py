@@ -12,7 +12,7 @@ from engine.link import layout
 from engine.link.look_up import decode_look_up_answer, encode_look_up
 from engine.link.proof import ADMIN_ROLE
 from engine.link.read import ReadAnswer, ReadPosition, ReadQuestion, offered_to_slaves
-from engine.ops.handshake import LinkKeys
+from engine.ops.roles import LinkKeys
 from engine.server.native import NATIVE, form, reference
 from tests.contract.link_engine import ADMIN_SECRET, FORMS, KEY, Engine, turn_until
 

@@ -277,6 +277,7 @@ def test_a_sentence_is_logged_once_and_shown_as_a_note(files):
     [
         ({"--name": ""}, 2, "--name"),
         ({"--cluster-key": "/nowhere"}, 2, "--cluster-key /nowhere"),
+        ({"--controller-key": "/nowhere"}, 2, "--controller-key /nowhere"),
         ({"--config": "redis://x"}, 1, "coordination URL"),
         ({"--ops": "x"}, 2, "--ops"),
     ],

@@ -11,8 +11,8 @@ from engine.errors import EngineError
 from engine.log import open_log
 from engine.log.segment.recovery_scan import SegmentDamage
 from engine.node import Node, NodeConfig, NodeHost
-from engine.ops.handshake import LinkKeys
 from engine.ops.output_hold import OutputHold
+from engine.ops.roles import LinkKeys
 from tests.sim.link import ADMIN_SECRET, KEY, Link, Owner
 from tests.sim.machine import EndAt, Machine
 from tests.sim.sent import Broken

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from engine.client.dial import Hello, greeting_of, parse_hello
 from engine.link import layout
 from engine.link.proof import NONCE_SIZE, client_proof, engine_proof, is_proof, transcript
-from engine.ops.handshake import LinkKeys
+from engine.ops.roles import LinkKeys
 from tests.sim.group.network import DIAL_MS, End, parsed
 
 if TYPE_CHECKING:

@@ -4,10 +4,12 @@ import pytest
 
 from common.admin.connections import ConnectionRow, ConnectionsTold
 from common.config.errors import EntryNotFound
+from common.operator_proof import NO_KEYS, OperatorKeys
 from console.installation import client_connections
 from console.installation.client_connections import ClientConnections
 from tests.unit.console.consoles import text_of
 
+KEYS = OperatorKeys(admin=b"key")
 ROW = ConnectionRow(
     "consumer_proxy@10.0.0.2:9001/host", "ab-1", "10.0.0.1:4711", False, 1_000, "shop", "readers", ("orders", "<b>"), 7, True, 2048
 )  # fmt: skip
@@ -27,14 +29,14 @@ def told(console, monkeypatch):
             raise EntryNotFound(f"connection {id}: not found")
         return ROW
 
-    def close(admin, key, id):
-        closed.append((admin.who, key, id))
+    def close(admin, keys, id):
+        closed.append((admin.who, keys, id))
         return find(admin.store, id)
 
     monkeypatch.setattr(client_connections, "list_connections", listed)
     monkeypatch.setattr(client_connections, "find_connection", find)
     monkeypatch.setattr(client_connections, "close_connection", close)
-    console.with_parts(connections=ClientConnections(console.parts.configuration, b"key"))
+    console.with_parts(connections=ClientConnections(console.parts.configuration, KEYS))
     return asked, closed
 
 
@@ -56,14 +58,14 @@ def test_an_operator_closes_a_connection_after_a_page_that_names_it(console, tol
     operator = console.as_role("operator")
     assert "10.0.0.1:4711" in text_of(operator.get("/connections/ab-1/close"))
     assert operator.post("/connections/ab-1/close").location == "/connections?said=closed"
-    assert told[1] == [("console:operator", b"key", "ab-1")]
+    assert told[1] == [("console:operator", KEYS, "ab-1")]
     (row,) = console.parts.log.latest("close connection")
     assert (row["subject"], row["old"]["application"]) == ("connection ab-1", "shop")
     assert operator.post("/connections/ab-2/close").status_code == 404
 
 
-def test_without_a_cluster_key_the_page_names_the_command(console, told):
-    console.with_parts(connections=ClientConnections(console.parts.configuration, b""))
+def test_without_a_key_the_page_names_the_command(console, told):
+    console.with_parts(connections=ClientConnections(console.parts.configuration, NO_KEYS))
     operator = console.as_role("operator")
     assert "penstock connections close ab-1" in text_of(operator.get("/connections/ab-1/close"))
     assert operator.post("/connections/ab-1/close").status_code == 409 and told[1] == []

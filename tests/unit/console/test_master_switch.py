@@ -113,7 +113,7 @@ def test_without_a_key_or_another_broker_in_sync_the_page_names_the_command(cons
     assert "--force" in text_of(operator.get("/broker-groups/main"))
     console.with_parts(switches=MasterSwitches(console.parts.configuration.url, b""))
     page = text_of(console.browser(operator.session).get("/broker-groups/main"))
-    assert "--cluster-key" in page and "penstock broker switch main" in page
+    assert "--controller-key" in page and "penstock broker switch main" in page
 
 
 def test_while_one_page_asks_a_broker_that_hangs_the_others_get_the_state_before():

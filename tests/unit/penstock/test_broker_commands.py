@@ -211,6 +211,15 @@ def test_a_master_that_does_not_adopt_its_record_is_warned_of(run, group, monkey
     assert "broker b has not adopted it yet" in run("switch", "g", "--to", "b").stderr
 
 
+def test_the_key_of_controllers_is_used_where_there_is_one(tmp_path, run):
+    (tmp_path / "cluster.key").rename(tmp_path / "controller.key")
+    run("show", "g")
+    (tmp_path / "cluster.key").write_bytes(b"x" * 32)
+    run("show", "g")
+    (tmp_path / "controller.key").chmod(0o600)
+    run("show", "g", "--controller-key", str(tmp_path / "controller.key"))
+
+
 def test_a_key_file_may_be_named_and_is_checked(tmp_path, run):
     (tmp_path / "cluster.key").rename(tmp_path / "other.key")
     (tmp_path / "other.key").chmod(0o600)

@@ -67,13 +67,13 @@ def test_without_the_extra_up_says_so_and_starts_no_console(monkeypatch, capsys)
     )
 
 
-def test_the_console_has_one_port_a_folder_the_engines_address_and_the_clusters_key(tmp_path):
+def test_the_console_has_one_port_a_folder_the_engines_address_and_the_controllers_key(tmp_path):
     chosen = ports.choose("auto", HOSTS, {}, ports.names_of(1, has_console=True))
     assert set(chosen) - set(ports.NAMES) == {"console"}
     plan = make_plan(tmp_path, HOSTS, None, tmp_path / "cluster.key", chosen, None)
     (console,) = [each for each in plan.children if not each.is_essential]
     assert console.command[-4:-2] == ["--engine", f"{HOST}:{chosen['engine']}"]
-    assert console.command[-2:] == ["--cluster-key", str(tmp_path / "cluster.key")]
+    assert console.command[-2:] == ["--controller-key", str(tmp_path / "controller.key")]
     assert str(tmp_path / "console") in console.command
 
 

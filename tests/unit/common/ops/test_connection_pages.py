@@ -16,11 +16,12 @@ from common.config.errors import EntryNotFound, InvalidEntry
 from common.config.memory_store import MemoryConfigStore
 from common.net.connection_list import STEP, TOPICS_SHOWN, ConnectionList, ConnectionUse
 from common.net.server import Accepted
-from common.operator_proof import WINDOW_MS, proof, proof_fault
+from common.operator_proof import WINDOW_MS, OperatorKeys, ProxyKey, proof, proof_fault
 from common.ops import start_ops
 from common.ops.connection_pages import connection_pages
 
-KEY = b"k" * 32
+KEY = ProxyKey(b"k" * 32, False)
+KEYS = OperatorKeys(cluster=KEY.secret)
 PROCESS = process_name("consumer_proxy", "127.0.0.1", 9_000)
 READER = ConnectionUse("shop", "readers", ("orders", "stock"), True)
 SENDER = ConnectionUse("till")
@@ -110,18 +111,18 @@ def test_a_list_is_bounded_and_says_how_many_there_are(proxies):
 
 def test_a_connection_is_closed_once_by_its_id_and_the_journal_names_it(proxies):
     proxy = proxies(READER, SENDER)
-    assert aside(close_connection, proxy.admin, KEY, "ab-2").application == "till"
+    assert aside(close_connection, proxy.admin, KEYS, "ab-2").application == "till"
     assert [each.closed for each in proxy.open] == [False, True]
     (record,) = audit.latest(proxy.store, kind="connection")
     assert (record["action"], record["names"], record["old"]["peer"]) == ("close", ["ab-2"], "10.0.0.1:2")
     with pytest.raises(EntryNotFound, match=r"ab-2.*closed already"):
-        aside(close_connection, proxy.admin, KEY, "ab-2")
+        aside(close_connection, proxy.admin, KEYS, "ab-2")
 
 
 def test_without_the_clusters_key_nothing_is_closed(proxies):
     proxy = proxies(READER)
     with pytest.raises(StateConflict, match="Penstock-Proof is wrong"):
-        aside(close_connection, proxy.admin, b"x" * 32, "ab-1")
+        aside(close_connection, proxy.admin, OperatorKeys(cluster=b"x" * 32), "ab-1")
     assert not proxy.open[0].closed and audit.latest(proxy.store) == []
 
 
@@ -139,7 +140,7 @@ def test_without_the_clusters_key_nothing_is_closed(proxies):
     ],
 )
 def test_a_proof_holds_for_one_process_path_time_and_body(change, words):
-    given = proof(KEY, "p", "/close", 1_000_000, b"ab-1")
+    given = proof(KEY.secret, "p", "/close", 1_000_000, b"ab-1")
     asked = {"process": "p", "path": "/close", "at": "1000000", "body": b"ab-1", "given": given, "now_ms": 1_000_000}
     fault = proof_fault(KEY, **{**asked, **change})
     assert words in fault if words else fault == ""

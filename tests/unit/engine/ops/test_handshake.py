@@ -5,9 +5,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.link import layout
-from engine.link.proof import ADMIN_ROLE, NONCE_SIZE, PROOF_SIZE, client_proof, engine_proof, transcript
-from engine.ops.handshake import Handshake, LinkKeys
+from engine.link.proof import (
+    ADMIN_ROLE,
+    CONTROLLER_ROLE,
+    NONCE_SIZE,
+    PROOF_SIZE,
+    REPLICA_ROLE,
+    client_proof,
+    engine_proof,
+    transcript,
+)
+from engine.ops.handshake import Handshake
 from engine.ops.peer import PeerState
+from engine.ops.roles import LinkKeys
 
 CLUSTER, OPERATORS = b"c" * 32, b"o" * 32
 KEYS = LinkKeys(CLUSTER, OPERATORS)
@@ -67,6 +77,40 @@ def test_an_engine_without_an_administrators_key_takes_no_proof_made_with_an_emp
     peer = Stranger(LinkKeys(CLUSTER))
     code, sentence = peer.say(layout.AUTH, client_proof(b"", peer.greet(ADMIN_ROLE)))
     assert code == layout.UNAUTHENTICATED and b"--admin-key" in sentence
+
+
+OWN = LinkKeys(CLUSTER, OPERATORS, replica=b"r" * 32, controller=b"m" * 32)
+
+
+@pytest.mark.parametrize("role", [REPLICA_ROLE, CONTROLLER_ROLE])
+def test_the_cluster_key_opens_no_link_of_a_role_that_has_its_own_key_and_the_refusal_names_the_option(role):
+    own = getattr(OWN, role)
+    peer = Stranger(OWN)
+    assert peer.say(layout.AUTH, client_proof(own, peer.greet(role)))[0] == layout.OK
+    peer = Stranger(OWN)
+    code, sentence = peer.say(layout.AUTH, client_proof(CLUSTER, peer.greet(role)))
+    assert code == layout.UNAUTHENTICATED and f"start this process with --{role}-key".encode() in sentence
+    peer = Stranger(OWN)
+    assert f"another {role} key".encode() in peer.say(layout.AUTH, client_proof(b"x" * 32, peer.greet(role)))[1]
+
+
+@pytest.mark.parametrize("role", [REPLICA_ROLE, CONTROLLER_ROLE])
+def test_an_engine_without_the_keys_of_roles_takes_the_cluster_key_and_says_which_option_it_lacks(role):
+    peer = Stranger()
+    assert peer.say(layout.AUTH, client_proof(CLUSTER, peer.greet(role)))[0] == layout.OK
+    peer = Stranger()
+    code, sentence = peer.say(layout.AUTH, client_proof(b"r" * 32, peer.greet(role)))
+    assert code == layout.UNAUTHENTICATED and f"started without --{role}-key".encode() in sentence
+
+
+def test_while_a_cluster_gets_its_keys_an_engine_takes_both_and_proves_itself_by_the_same_one():
+    keys = LinkKeys(CLUSTER, OPERATORS, replica=b"r" * 32, also_cluster=True)
+    assert keys.by_cluster_key == ["replica", "controller"]
+    for key in (b"r" * 32, CLUSTER):
+        peer = Stranger(keys)
+        greeting = peer.greet(REPLICA_ROLE)
+        assert peer.say(layout.AUTH, client_proof(key, greeting)) == (layout.OK, engine_proof(key, greeting))
+    assert OWN.by_cluster_key == [] and LinkKeys(CLUSTER, replica=b"r" * 32).by_cluster_key == ["controller"]
 
 
 @given(st.integers(0, PROOF_SIZE * 8 - 1))
