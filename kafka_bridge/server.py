@@ -91,7 +91,7 @@ class BridgeServer:
 
 
 def listening(address: Address) -> socket.socket:
-    """A listening socket; a socket file is for this user only, and one that a killed process has left is replaced.
+    """A listening socket; a socket file is for this user and its group, and one that a killed process has left is replaced.
 
     Raises OSError.
     """
@@ -103,7 +103,7 @@ def listening(address: Address) -> socket.socket:
             raise FileExistsError(17, "exists and is not a socket", address.host)
         os.unlink(address.host)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    mask = os.umask(0o177)
+    mask = os.umask(0o117)
     try:
         sock.bind(address.host)
     finally:

@@ -5,7 +5,7 @@
 Options name files that hold secrets, never the secrets: URLs are visible on command lines.
 """
 
-import stat
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from common.config.errors import InvalidEntry
 from common.quoting import listed, quoted
+from common.secret_file import OTHERS
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,8 @@ class ZooKeeperOptions:
     """
     Attributes:
         chroot: parent of all nodes of this cluster; "" for the root.
-        auth_file: one line `user:password`, mode 0600, for the digest scheme. Every node is then created for that user
+        auth_file: one line `user:password`, mode 0600, for the digest scheme. A file of the same name among the credentials
+            that systemd gives the process is taken in its place. Every node is then created for that user
             alone (CREATOR_ALL). Without it every client of ZooKeeper can change the nodes: for tests and closed
             machines.
         ca_file: enables TLS; certificates of the authorities that sign the servers' certificates.
@@ -65,8 +67,10 @@ class ZooKeeperOptions:
         if not self.auth_file:
             return []
         path = Path(self.auth_file)
+        credential = Path(os.environ.get("CREDENTIALS_DIRECTORY", "/nowhere"), path.name)
+        path = credential if credential.exists() else path
         try:
-            if stat.S_IMODE(path.stat().st_mode) & 0o077:
+            if path.stat().st_mode & OTHERS:
                 raise InvalidEntry(f"{path}: readable by other users: chmod 600 it")
             text = path.read_text().strip()
         except OSError as error:

@@ -4,7 +4,8 @@
         machine.run("hostname > /etc/motd; systemctl start penstock-engine")
 
 It sees the files of this machine, and what it changes of them stays its own. `systemctl` is Debian's
-package of that name, which starts units without systemd; `scp` puts files where the named machine finds them.
+package of that name, which starts units without systemd, after a script has done for them what that package does not:
+directories and credentials. `scp` puts files where the named machine finds them.
 """
 
 import os
@@ -38,18 +39,41 @@ mount --bind {post} mnt/post
 for folder in run var/log; do mount -t tmpfs none $folder; done
 for folder in {closed}; do chmod a+x .$folder; done
 echo "$HOSTS" >> etc/hosts
-cp {systemctl} usr/local/bin/systemctl
+cp {systemctl} usr/local/bin/systemctl.debian
+echo "$SYSTEMCTL" > usr/local/bin/systemctl
+chmod +x usr/local/bin/systemctl
 ln -sf {penstock} usr/local/bin/penstock
 echo "$SCP" > usr/local/bin/scp
 chmod +x usr/local/bin/scp
 echo "$ZOOKEEPER" > etc/systemd/system/zookeeper.service
 cp {units}/*.service etc/systemd/system/
+for unit in etc/systemd/system/penstock-*.service; do
+  echo "[Service]" >> $unit
+  echo "Environment=CREDENTIALS_DIRECTORY=/run/credentials/$(basename $unit)" >> $unit
+done
 mkdir old
 pivot_root . old
 cd /
 umount -l old
 echo made
 exec sleep 3600
+"""
+SYSTEMCTL = """\
+#!/bin/sh
+# StateDirectory, RuntimeDirectory and LoadCredential of the units that are named.
+of() { sed -n "s/^$1=//p" $unit; }
+for name; do
+  unit=/etc/systemd/system/$name.service
+  [ -f $unit ] && [ $name != zookeeper ] || continue
+  user=$(of User) given=/run/credentials/$name.service
+  mkdir -p -m 0755 /run/credentials
+  for folder in $(of StateDirectory); do install -d -o $user -g $user -m 0700 /var/lib/$folder; done
+  for folder in $(of RuntimeDirectory); do install -d -o $user -g $user -m $(of RuntimeDirectoryMode) /run/$folder; done
+  rm -rf $given
+  install -d -o $user -m 0500 $given
+  for pair in $(of LoadCredential); do install -o $user -m 0400 ${pair#*:} $given/${pair%%:*} || exit 243; done
+done
+exec systemctl.debian "$@"
 """
 SCP = """\
 #!/bin/sh
@@ -88,7 +112,7 @@ class Machine:
             closed=" ".join(map(str, closed_folders())), systemctl=systemctl(self._folder),
             penstock=Path(sys.prefix) / "bin/penstock", units=ROOT / "packaging/systemd",
         )  # fmt: skip
-        texts = {"HOSTS": hosts, "SCP": SCP, "ZOOKEEPER": ZOOKEEPER}
+        texts = {"HOSTS": hosts, "SCP": SCP, "SYSTEMCTL": SYSTEMCTL, "ZOOKEEPER": ZOOKEEPER}
         namespaces = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
         self._holder = subprocess.Popen(
             [*self._network.inside(self.name), *namespaces, "sh", "-c", script],
