@@ -181,7 +181,11 @@ class ZooKeeperCoordination(FollowingCoordination):
             self._ask(lambda: self._client.create_async(prefix, data, ephemeral=True, sequence=True, makepath=True))
             self._place_session = session
         if self._standing or self._group_watchers:
-            self._candidates = self._in_order(self._children("controllers", watch=self._on_event))
+            names = self._children("controllers", watch=self._on_event)
+            self._candidates = self._in_order([name for name in names if name.count(".") >= 2])  # others are no places
+            if self._standing and not any(name.rsplit(".", 2)[1] == self._token for name in self._candidates):
+                self._place_session = 0  # somebody has deleted the node while the session goes on
+                self._wake.set()
 
     def _in_order(self, names: list[str]) -> list[str]:
         """The candidates, the elected one first."""

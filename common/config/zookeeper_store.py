@@ -14,11 +14,13 @@ import functools
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from kazoo import exceptions as zk
 from kazoo.client import KazooState
+from kazoo.protocol.states import EventType
 
 from common.clock import SystemClock
 from common.config import buckets as layout
@@ -179,14 +181,18 @@ class ZooKeeperStore(BucketedStore):
         if self.holds(name):
             return True
         path = self._path("claims", quote(name, safe=""))
-        try:
+        with suppress(zk.NodeExistsError):
             self._ask(lambda: self._client.create_async(path, b"", ephemeral=True, makepath=True), writes=True)
-        except zk.NodeExistsError:
-            stat = self._ask(lambda: self._client.exists_async(path))
-            if stat is None or stat.owner_session_id != self._client.client_id[0]:
-                return False
-        self._claims[name] = self._client.client_id[0]
-        return True
+        self._claims[name] = session = self._client.client_id[0]
+        stat = self._ask(lambda: self._client.exists_async(path, watch=self._claim_event))
+        if stat is None or stat.owner_session_id != session:
+            self._claims.pop(name, None)
+        return self.holds(name)
+
+    def _claim_event(self, event: Any) -> None:
+        """Called in kazoo's thread. A node that somebody has deleted while the session goes on may be another's next."""
+        if event.type == EventType.DELETED:
+            self._claims.pop(unquote(event.path.rpartition("/")[2]), None)
 
     def holds(self, name: str) -> bool:
         """Whether this process holds the name.

@@ -356,6 +356,28 @@ class TestZooKeeperCoordination(RealProcesses, RankContract, CoordinationContrac
         until(lambda: one._connection.session != session and one.is_controller(), "another session", 20.0)
         until(lambda: other.brokers("g") == {"a": Registration(1, "h:1")}, "the registration again", 20.0)
 
+    def test_nodes_that_somebody_deletes_are_made_again(self, open_another):
+        """The place of a candidate and the registration of a broker, while their session goes on."""
+        one, other = open_another(), open_another()
+        one.register("g", "a", Registration(1, "h:1"))
+        one.stand("one")
+        until(lambda: one.is_controller() and other.brokers("g"), "the election and the registration")
+        other.stand("other")
+        until(lambda: len(one._children("controllers")) == 2, "the second candidate")
+        one._client.delete(one._path("groups", "g", "brokers", "a"))
+        (place,) = (name for name in one._children("controllers") if one._token in name)
+        one._client.delete(one._path("controllers", place))
+        until(other.is_controller, "the next candidate")
+        until(lambda: other.brokers("g") == {"a": Registration(1, "h:1")}, "the registration again")
+        other.close()
+        until(one.is_controller, "the first candidate, in another place")
+
+    def test_a_node_that_is_no_place_of_a_candidate_hinders_no_election(self, open_another):
+        one = open_another()
+        one._client.create(one._path("controllers", "by-hand"), b"", makepath=True)
+        one.stand("one")
+        until(lambda: one.is_controller() and one.controller() == "one", "the election")
+
     def test_while_zookeeper_is_stopped_there_is_no_contact_and_afterwards_everything_is_as_before(
         self, open_another, server
     ):

@@ -172,6 +172,15 @@ class TestZooKeeperStore(ConfigStoreContract):
         finally:
             view.close()
 
+    def test_a_claim_whose_node_somebody_deletes_is_lost_and_has_one_holder_again(self, open_another):
+        one, other = open_another(), open_another()
+        assert one.claim("copy/orders") and not other.claim("copy/orders")
+        one._client.delete(one._path("claims", "copy%2Forders"))
+        until(lambda: not one.holds("copy/orders"), "the end of the claim")
+        assert other.claim("copy/orders") and not one.claim("copy/orders")
+        other.release("copy/orders")
+        assert one.claim("copy/orders") and one.holds("copy/orders") and not other.holds("copy/orders")
+
     def test_nodes_belong_to_the_authenticated_user_alone(self, server, opened, tmp_path):
         auth = tmp_path / "auth"
         auth.write_text("penstock:s3cret-enough\n")
