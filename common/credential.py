@@ -6,23 +6,28 @@ of a call.
 """
 
 import hmac
+import logging
 from collections.abc import Iterable
 from typing import Any
 
 from common.callers import Origin
 from common.clock import Clock
-from common.config.definitions import DEAD_LETTERS, PULL_GROUP, PULL_TOPIC, SEND, ApplicationDefinition
+from common.config.definitions import DEAD_LETTERS, PULL_GROUP, PULL_TOPIC, SEND, ApplicationDefinition, DerivedKey
 from common.config.view import ConfigView
 from common.dead_letters import dead_letter_pattern
 from common.errors import AuthenticationError, CredentialUnchecked
+from common.limited_log import LimitedLog
 from common.minting import CredentialFields as CredentialFields  # with the verifier, for those who need both
 from common.minting import mint as mint
 from common.minting import sign
+
+limited = LimitedLog(logging.getLogger("penstock.credentials"))
 
 WINDOW_MS = 300_000
 REFUSED = (
     "credential rejected: the application or key is unknown, or the signature is wrong: check app, key id and secret"
 )
+ROOT_MISSING = "application=%s key=%s: its calls are refused: --secrets-key has no root key %s, which its secret needs"
 _DUMMY_SECRET = "0" * 43  # so that an unknown application costs the same work as a wrong signature
 
 
@@ -115,7 +120,10 @@ class Verifier:
     def _find(self, fields: Any) -> tuple[ApplicationDefinition | None, str]:
         app = self._view.application(fields.app) if isinstance(fields.app, str) else None
         key = app.key(fields.key_id) if app else None
-        return (app, key.secret) if key else (None, _DUMMY_SECRET)
+        secret = self._view.root_keys.secret_of(app.name if app else "", key)
+        if app is not None and isinstance(key, DerivedKey) and secret is None:
+            limited.warning(ROOT_MISSING, app.name, key.key_id, key.root, about=key.root)
+        return (app, secret) if secret else (None, _DUMMY_SECRET)
 
 
 def _signature_matches(fields: Any, secret: str) -> bool:

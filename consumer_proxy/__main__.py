@@ -33,6 +33,7 @@ from common.ops.delivery_pages import delivery_pages
 from common.ops.drain_pages import proxy_pages
 from common.ops.ending import end
 from common.ops.stop import catch_stop
+from common.root_key_watch import RootKeyWatch
 from common.tracing.options import traces_of
 from consumer_proxy.options import limits, parse
 from consumer_proxy.proxy import ConsumerProxy
@@ -82,6 +83,7 @@ def run(options: argparse.Namespace) -> None:
     store = open_store(options.config)
     process = process_name("consumer_proxy", host, port)
     view = ConfigView(store, options.snapshot, process=process, age_s_max=options.config_age_max_s)
+    roots = RootKeyWatch(options.secrets_key, view).start()
     records = EngineRecords(store, SystemClock())
     key = Path(options.cluster_key).read_bytes()
     source = make_source(options, key, view, records)
@@ -90,6 +92,7 @@ def run(options: argparse.Namespace) -> None:
     registry.register(proxy.metrics)
     registry.register(ConfigMetrics(lambda: view))
     registry.register(watch)
+    registry.register(roots)
     registry.register(proxy.key_uses)
     registry.register(PlacesMetrics(proxy.server.places))
     if isinstance(source, GroupsSource):
@@ -100,7 +103,9 @@ def run(options: argparse.Namespace) -> None:
         **proxy_pages(proxy.connections(), proxy.drain_switch, operators, process, SystemClock()),
         **delivery_pages(proxy.deliveries_of),
     }
-    ops = start_ops(options.ops[0], options.ops[1], registry, lambda: {**proxy.health(), **watch.health()}, pages)
+    ops = start_ops(
+        options.ops[0], options.ops[1], registry, lambda: proxy.health() | watch.health() | roots.health(), pages
+    )
     view.own_report.tell_pages(ops.port)
     settle(proxy.health, stop.asked)
     gc.collect()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from common.address import engine_addresses, host_and_port
+from common.config.root_keys import ROOT_KEYS_HELP
 from common.net import Limits
 from common.process_options import ProcessParser
 from common.secret_file import secret_faults
@@ -46,6 +47,7 @@ def _add_stores(add: Callable[..., Any]) -> None:
     add("--ops-key", metavar="FILE",
         help="Key by which operators drain this proxy and close its connections, from `penstock proxy key` (default: "
         "the cluster key, which every proxy has).")  # fmt: skip
+    add("--secrets-key", metavar="FILE", help=ROOT_KEYS_HELP)
     store = "Configuration store: file:///dir or zookeeper://host,host/chroot."
     add("--config", required=True, metavar="URL", help=store)
     age = "Refuse credentials while the configuration is older than this, for lack of contact to its store (0: never)."

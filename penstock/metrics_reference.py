@@ -29,6 +29,7 @@ SECTIONS = {
     "Both proxies": (
         "common.breaker_metrics",
         "common.key_uses",
+        "common.root_key_watch",
         "common.net.certificate",
     ),
     "Proxies and engines": ("common.net.places_metrics",),

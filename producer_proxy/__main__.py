@@ -34,6 +34,7 @@ from common.ops.drain_pages import proxy_pages
 from common.ops.ending import end
 from common.ops.stop import catch_stop
 from common.ops.topic_figures import TOPIC_FIGURES_PATH
+from common.root_key_watch import RootKeyWatch
 from common.secret_file import secret_faults
 from common.tracing.options import traces_of
 from engine.client.brokers import Brokers
@@ -73,8 +74,8 @@ def operator_pages(proxy: ProducerProxy, key: ProxyKey, process: str) -> MorePag
     return {**own, **proxy.outcomes.pages(), TOPIC_FIGURES_PATH: topic_figures_page(proxy.figures)}
 
 
-def run(options: argparse.Namespace) -> None:
-    stop = catch_stop()
+def checked_limits(options: argparse.Namespace) -> Limits:
+    """The limits of connections. Raises ValueError: they, or the files of secrets, cannot be used."""
     limits = Limits(connections_max=options.connections_max, frame_bytes_max=options.frame_bytes_max)
     if faults := limits.faults():
         raise ValueError("; ".join(faults))
@@ -84,12 +85,19 @@ def run(options: argparse.Namespace) -> None:
     }  # fmt: skip
     if faults := secret_faults(secrets):
         raise ValueError("; ".join(faults))
+    return limits
+
+
+def run(options: argparse.Namespace) -> None:
+    stop = catch_stop()
+    limits = checked_limits(options)
     key = Path(options.cluster_key).read_bytes()
     store = open_store(options.config)
     watch = CertificateWatch(options)
     sockets = listeners(options, watch)
     process = process_name("producer_proxy", options.listen[0], sockets[0][0].getsockname()[1])
     view = ConfigView(store, options.snapshot, process=process, age_s_max=options.config_age_max_s)
+    roots = RootKeyWatch(options.secrets_key, view).start()
     brokers = Brokers(key, role="producer_proxy", records=EngineRecords(store, SystemClock()))
     if options.engine:
         brokers.use_one(options.engine)
@@ -99,11 +107,13 @@ def run(options: argparse.Namespace) -> None:
         sockets, view, brokers, limits, buffering, None, homes, store, journaling, options.topic_figures
     )
     registry = make_registry(
-        proxy, (ConfigMetrics(lambda: view), BufferMetrics(buffering), JournalMetrics(journaling), watch)
+        proxy, (ConfigMetrics(lambda: view), BufferMetrics(buffering), JournalMetrics(journaling), watch, roots)
     )
     traces = traces_of(options, process, registry, proxy.trace)
     pages = operator_pages(proxy, read_proxy_key(options.ops_key, key), process)
-    ops = start_ops(options.ops[0], options.ops[1], registry, lambda: {**proxy.health(), **watch.health()}, pages)
+    ops = start_ops(
+        options.ops[0], options.ops[1], registry, lambda: proxy.health() | watch.health() | roots.health(), pages
+    )
     view.own_report.tell_pages(ops.port)
     settle(proxy.health, stop.asked)
     gc.collect()

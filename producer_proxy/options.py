@@ -3,6 +3,7 @@
 import argparse
 
 from common.address import engine_address, engine_addresses, host_and_port
+from common.config.root_keys import ROOT_KEYS_HELP
 from common.net import Limits
 from common.process_options import ProcessParser
 from common.tracing.options import options_of_traces
@@ -50,6 +51,7 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     add("--ops-key", metavar="FILE",
         help="Key by which operators drain this proxy and close its connections, from `penstock proxy key` (default: "
         "the cluster key, which every proxy has).")  # fmt: skip
+    add("--secrets-key", metavar="FILE", help=ROOT_KEYS_HELP)
     add("--config", required=True, metavar="URL",
         help="Configuration store: file:///dir or zookeeper://host,host/chroot.")  # fmt: skip
     add("--snapshot", metavar="FILE",

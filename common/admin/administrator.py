@@ -10,6 +10,7 @@ from common.clock import Clock, SystemClock
 from common.config.definition import Definition
 from common.config.definitions import ApplicationDefinition
 from common.config.errors import EntryNotFound, InvalidDefinition, VersionConflict
+from common.config.root_keys import RootKeys
 from common.config.setting import FIXED, GROWS, Changes, table_of
 from common.config.store import Change, ConfigStore
 from common.quoting import thing
@@ -24,11 +25,13 @@ class Administrator:
     """
     Attributes:
         who: the author in the audit journal, such as `cli:alice@host`.
+        root_keys: gives the root keys from which secrets of new keys are derived; without one they are stored in clear.
     """
 
     store: ConfigStore
     who: str
     clock: Clock = field(default_factory=SystemClock)
+    root_keys: Callable[[], RootKeys] = RootKeys
 
 
 def get(admin: Administrator, definition: type[D], name: str) -> tuple[D, int]:

@@ -1,8 +1,10 @@
 """Applications: keys, grants and settings. A secret leaves this module once, as the answer of create or rotate."""
 
 import secrets
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 from common.admin import administrator as verbs
 from common.admin import audit
@@ -10,17 +12,20 @@ from common.admin.administrator import Administrator, OnUnreadable
 from common.admin.errors import StateConflict
 from common.config.definitions import (
     DEAD_LETTERS,
+    KEY_FIELDS,
     LIVE_KEYS_MAX,
     PULL,
     PULL_GROUP,
     PULL_TOPIC,
     SEND,
     ApplicationDefinition,
+    DerivedKey,
     Grant,
     Key,
 )
 from common.config.definitions.readable_part import readable_part, tells_keys
 from common.config.errors import EntryNotFound, InvalidDefinition
+from common.config.root_keys import OPTION
 from common.config.setting import Changes
 from common.quoting import quoted, thing
 
@@ -65,32 +70,39 @@ class Grants:
 
 def create(admin: Administrator, name: str, grants: Grants = Grants()) -> NewKey:
     """Create an application with its first key. Without grants it may do nothing."""
-    key = _new_key(admin)
-    return _create(admin, name, key, tuple(grants.all()))
+    return _create(admin, name, tuple(grants.all()))
 
 
-def _create(admin: Administrator, name: str, key: Key, grants: tuple[Grant, ...]) -> NewKey:
+def _create(admin: Administrator, name: str, grants: tuple[Grant, ...]) -> NewKey:
+    key, made = _new_key(admin, name)
     app = ApplicationDefinition(name, (key,), grants)
     verbs.create(admin, [ApplicationDefinition.from_value(name, app.to_value())])
-    return NewKey(name, key.key_id, key.secret)
+    return made
 
 
 def rotate(admin: Administrator, name: str) -> NewKey:
     """Add a second key. Clients change over to it without a stop; then revoke the first one.
 
     Raises:
-        StateConflict: there are two keys already.
+        StateConflict: there are two keys already, or the secret of the new key would be stored in clear and that of the
+            first one is not.
     """
-    key = _new_key(admin)
+    key, made = _new_key(admin, name)
 
     def new(old: ApplicationDefinition) -> ApplicationDefinition:
         if len(old.keys) >= LIVE_KEYS_MAX:
             ids = ", ".join(each.key_id for each in old.keys)
             raise StateConflict(f"{thing(old.kind, name)}: {len(old.keys)} keys are in use ({ids}): revoke one first")
+        derived = [each.key_id for each in old.keys if isinstance(each, DerivedKey)]
+        if derived and isinstance(key, Key):
+            problem = (
+                f"the secret of key {derived[0]} is derived from a root key, and a new one would be stored in clear"
+            )
+            raise StateConflict(f"{thing(old.kind, name)}: {problem}: use {OPTION} FILE")
         return replace(old, keys=(*old.keys, key))
 
     verbs.change(admin, ApplicationDefinition, name, new)
-    return NewKey(name, key.key_id, key.secret)
+    return made
 
 
 def revoke(admin: Administrator, name: str, key_id: str) -> ApplicationDefinition:
@@ -122,13 +134,17 @@ def _revoke_unread(admin: Administrator, name: str, key_id: str) -> ApplicationD
         raise EntryNotFound(f"{subject}: not found")
     if not tells_keys(found.value):
         raise StateConflict(f"{subject}: this version cannot read its keys: delete it to reject all of them at once")
-    held = found.value.get("keys", [])
-    left = [key for key in held if key["key_id"] != key_id]
-    if len(left) == len(held):
+    value = dict(found.value)
+    for field_name in KEY_FIELDS:
+        if field_name in value:
+            value[field_name] = [key for key in value[field_name] if key["key_id"] != key_id]
+    if value == found.value:
         raise EntryNotFound(f"{subject}: key {quoted(key_id)} not found")
-    value = {**found.value, "keys": left}
     now = admin.store.put(ApplicationDefinition.kind, name, value, found.version)
-    old, new = ({"keys": [{"key_id": key["key_id"]} for key in keys]} for keys in (held, left))
+    old, new = (
+        {"keys": [{"key_id": key["key_id"]} for field_name in KEY_FIELDS for key in each.get(field_name, [])]}
+        for each in (found.value, value)
+    )
     audit.record(admin.store, admin.clock, admin.who, "change", ApplicationDefinition.kind, [name], old, new, now)
     return readable_part(name, value, {})
 
@@ -156,6 +172,40 @@ def ungrant(admin: Administrator, name: str, grants: Grants) -> ApplicationDefin
         return replace(old, grants=tuple(each for each in held if each not in removed))
 
     return verbs.change(admin, ApplicationDefinition, name, new)
+
+
+class StoredKeys(NamedTuple):
+    """How the secrets of all keys are kept.
+
+    Attributes:
+        clear: number of keys with secrets in clear, by application.
+        derived: number of keys by the id of their root key.
+    """
+
+    clear: Counter[str]
+    derived: Counter[str]
+
+    @property
+    def in_clear(self) -> str:
+        """The keys whose secrets are stored in clear, in words."""
+        keys, apps = self.clear.total(), len(self.clear)
+        return (
+            f"{apps:,} application{'s' * (apps != 1)} with {keys:,} key{'s' * (keys != 1)} whose secrets are in clear"
+        )
+
+
+def stored_keys(entries: Iterable[tuple[str, Any]]) -> StoredKeys:
+    """Count the keys of applications, by name and stored value. Those that this version cannot read are left out."""
+    found = StoredKeys(Counter(), Counter())
+    for name, value in entries:
+        try:
+            app = ApplicationDefinition.from_value(name, value)
+        except InvalidDefinition:
+            continue
+        for key in app.keys:
+            found.derived.update([key.root] if isinstance(key, DerivedKey) else [])
+            found.clear.update([] if isinstance(key, DerivedKey) else [name])
+    return found
 
 
 class ApplicationSettings(Changes):
@@ -188,10 +238,16 @@ def delete(admin: Administrator, name: str) -> None:
 
 
 def is_valid(admin: Administrator, held: NewKey) -> bool:
-    """Whether an application has this key with this secret."""
+    """Whether an application has this key with this secret.
+
+    A secret whose root key is not here counts as right: only a process that has the root key can tell.
+    """
     found = admin.store.get("application", held.app)
     key = None if found is None else ApplicationDefinition.from_value(held.app, found.value).key(held.key_id)
-    return key is not None and secrets.compare_digest(key.secret, held.secret)
+    if key is None:
+        return False
+    secret = admin.root_keys().secret_of(held.app, key)
+    return secret is None or secrets.compare_digest(secret, held.secret)
 
 
 def ensure_operator(admin: Administrator, name: str, held: NewKey | None) -> NewKey:
@@ -200,15 +256,15 @@ def ensure_operator(admin: Administrator, name: str, held: NewKey | None) -> New
 
     Needs only the right to change the configuration, which every caller has anyway.
     """
-    key = _new_key(admin)
     if admin.store.get("application", name) is None:
-        return _create(admin, name, key, EVERYTHING)
+        return _create(admin, name, EVERYTHING)
     if held is not None and held.app == name and is_valid(admin, held):
         return held
+    key, made = _new_key(admin, name)
     verbs.change(
         admin, ApplicationDefinition, name, lambda old: _with(replace(old, keys=(*old.keys[-1:], key)), EVERYTHING)
     )
-    return NewKey(name, key.key_id, key.secret)
+    return made
 
 
 def complete_operator(admin: Administrator, name: str) -> bool:
@@ -233,5 +289,7 @@ def _with(old: ApplicationDefinition, grants: Iterable[Grant]) -> ApplicationDef
     return replace(old, grants=(*old.grants, *(each for each in grants if not set(each.parts()) <= held)))
 
 
-def _new_key(admin: Administrator) -> Key:
-    return Key("k-" + secrets.token_hex(5), secrets.token_urlsafe(32), admin.clock.now_ms())
+def _new_key(admin: Administrator, name: str) -> tuple[Key | DerivedKey, NewKey]:
+    """A key for the store, and what its application gets of it."""
+    key, secret = admin.root_keys().new_key(name, "k-" + secrets.token_hex(5), admin.clock.now_ms())
+    return key, NewKey(name, key.key_id, secret)

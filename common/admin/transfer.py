@@ -1,6 +1,7 @@
 """The whole configuration as one JSON value: exported from a store or a snapshot, compared with a store, applied to it.
 
-An export has the secrets of all applications, so its file must be for its owner only.
+An export has all secrets of applications that are stored in clear, so its file must be for its owner only. It has no root
+key, without which the others cannot be derived.
 """
 
 import json

@@ -1,5 +1,6 @@
 """One kind of definitions at one time, as packed buckets; a bounded number of parsed entries is cached."""
 
+import re
 from typing import Any
 
 from common.config import buckets as layout
@@ -48,6 +49,10 @@ class KindView:
             text = self.texts[number] = layout.unpack(self.buckets.payloads[number], f"bucket {number}")
         return text
 
+    def text_of(self, name: str) -> bytes:
+        """The text of the bucket that has the entry of this name, if there is one."""
+        return self.text(layout.bucket_of(name, len(self.recent)))
+
     def entries(self) -> list[tuple[str, dict[str, Any]]]:
         """Every name and value, parsed on each call: for a kind with few entries."""
         lines = [item for number in range(len(self.texts)) for item in layout.lines_of(self.text(number)).items()]
@@ -57,6 +62,10 @@ class KindView:
         """Names of the entries whose stored text has this part; only buckets that have it are looked into."""
         texts = [text for number in range(len(self.texts)) if part in (text := self.text(number))]
         return sorted(name for text in texts for name, line in layout.lines_of(text).items() if part in line)
+
+    def found(self, pattern: re.Pattern[bytes]) -> set[bytes]:
+        """What the pattern finds in the stored texts, without parsing them."""
+        return {each for number in range(len(self.texts)) for each in pattern.findall(self.text(number))}
 
     def keep(self, number: int, name: str, found: Any) -> None:
         """Cache the entry of a name of this bucket; None: it does not exist."""

@@ -3,6 +3,7 @@ store.
 """
 
 import logging
+import re
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,6 +27,7 @@ from common.config.kinds import DEFINITIONS
 from common.config.last_known import LastKnown, UnreadableEntry, changes
 from common.config.placed_topics import PlacedTopicIndex
 from common.config.process_report import ProcessReport
+from common.config.root_keys import RootKeys
 from common.config.snapshot import Buckets
 from common.config.store import FOLLOWED, GENERATION, KINDS, ConfigStore, ConfigVersion
 from common.limited_log import LimitedLog
@@ -43,14 +45,9 @@ _PARSE = {kind: each.from_value for kind, each in DEFINITIONS.items()}
 
 class ConfigView:
     def __init__(
-        self,
-        store: ConfigStore,
-        snapshot_path: Path | str | None = None,
-        *,
-        process: str | None = None,
-        age_s_max: float = 0.0,
-        clock: Clock | None = None,
-    ):
+        self, store: ConfigStore, snapshot_path: Path | str | None = None, *, process: str | None = None,
+        age_s_max: float = 0.0, clock: Clock | None = None,
+    ):  # fmt: skip
         """Load everything from the store, or from the snapshot while the store is unavailable, and follow changes from
         then on.
 
@@ -65,6 +62,7 @@ class ConfigView:
         self._snapshot_path = Path(snapshot_path) if snapshot_path else None
         self._age_s_max = age_s_max
         self.own_report = ProcessReport(store, process, lambda: self.version)
+        self.root_keys = RootKeys()  # of this process, for keys whose secrets are derived
         self._trust: tuple[bool, frozenset[str]] = (True, frozenset())
         self._callbacks: list[Callable[[], None]] = []
         self._refreshing = threading.Lock()
@@ -108,6 +106,10 @@ class ConfigView:
         """Names of the kind's entries whose stored text has this part, without parsing the others."""
         return self._kinds[kind].names_with(part)
 
+    def found_in(self, kind: str, pattern: re.Pattern[bytes]) -> set[bytes]:
+        """What the pattern finds in the stored texts of the kind, without parsing them."""
+        return self._kinds[kind].found(pattern)
+
     def kafka_cluster(self, name: str) -> KafkaClusterDefinition | None:
         return self.find(KafkaClusterDefinition, name)
 
@@ -119,9 +121,7 @@ class ConfigView:
 
     def was_deleted(self, kind: str, name: str) -> bool:
         """Whether the entry does not exist because it was deleted on purpose, and not because it was lost or never was."""
-        view = self._kinds[kind]
-        number = layout.bucket_of(name, len(view.recent))
-        text = view.text(number)
+        text = self._kinds[kind].text_of(name)
         return layout.is_deleted(text, name) and layout.find(text, name) is None
 
     def topic_was_deleted(self, name: str) -> bool:
@@ -137,10 +137,9 @@ class ConfigView:
 
     def is_unreadable(self, kind: str, name: str) -> bool:
         """Whether the entry exists in a form that this version cannot read. Its last known form, if any, is in force."""
-        view = self._kinds[kind]
         if not layout.NAME.fullmatch(name) or kind not in DEFINITIONS:
             return False
-        entry = layout.find(view.text(layout.bucket_of(name, len(view.recent))), name)
+        entry = layout.find(self._kinds[kind].text_of(name), name)
         if entry is None:
             return False
         try:
@@ -187,8 +186,7 @@ class ConfigView:
     def _trusts(self, entry: UnreadableEntry) -> bool:
         if entry.kind != ApplicationDefinition.kind or not self._age_s_max:
             return True
-        view = self._kinds[entry.kind]
-        found = layout.find(view.text(layout.bucket_of(entry.name, len(view.recent))), entry.name)
+        found = layout.find(self._kinds[entry.kind].text_of(entry.name), entry.name)
         known_s = (self._clock.now_ms() - entry.since_ms) / 1000
         return found is None or tells_keys(found.value) or known_s <= self._age_s_max
 
@@ -337,12 +335,15 @@ class ConfigView:
             self._guard.check_revisions(kind, old, revisions)
         same_layout = old is not None and len(revisions) == len(old.payloads)
         payloads = list(old.payloads) if old is not None and same_layout else [b""] * len(revisions)
-        stale = [
-            number for number, revision in enumerate(revisions) if revision != layout.revision_of(payloads[number])
-        ]
+        stale = [at for at, revision in enumerate(revisions) if revision != layout.revision_of(payloads[at])]
         for number, payload in zip(stale, self._store.buckets(kind, stale) if stale else [], strict=True):
             payloads[number] = layout.verify(payload, f"{kind} bucket {number}")
         return Buckets(revisions, tuple(payloads))
+
+    def renew(self) -> None:
+        """Void what was learnt from the configuration, because it is to be judged anew."""
+        self.generation += 1
+        self._announce()
 
     def _announce(self) -> None:
         self._unsaved = True
@@ -374,8 +375,7 @@ class ConfigView:
         trust = (self.is_trusted, frozenset(each.name for each in entries if not self._trusts(each)))
         if trust != self._trust:
             self._trust = trust
-            self.generation += 1
-            self._announce()
+            self.renew()
         for each in entries:
             limited.warning(
                 "%s: cannot be read for %.0f s, its last known form is in force: see `penstock config verify`",

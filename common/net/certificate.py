@@ -6,7 +6,6 @@ penstock_certificate_refused | 1: changed files cannot be used | the log says wh
 """
 
 import logging
-import os
 import ssl
 import time
 from argparse import Namespace
@@ -18,6 +17,7 @@ import gevent
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from common.config.blocking import run_blocking
+from common.file_looks import FileLooks
 from common.limited_log import LimitedLog
 from common.net.tls import server_context
 from common.net.validity import DAY_S, NotACertificate, Validity, validity_of
@@ -48,7 +48,7 @@ class ServerCertificate:
     ) -> None:
         self._certificate, self._key, self._client_ca, self._now_s = certificate, key, client_ca, now_s
         self.fault = ""  # why changed files are not in use
-        self._loaded = self._seen = self._stamp()
+        self._looks = FileLooks([certificate, key, client_ca])
         self._context, self.validity = self._load()
 
     def wrap_bio(self, *arguments: Any, **named: Any) -> ssl.SSLObject:
@@ -62,11 +62,8 @@ class ServerCertificate:
 
     def check(self) -> None:
         """Load changed files, and log an end that is near; called every CHECK_S."""
-        stamp = run_blocking(self._stamp)
-        if stamp != self._seen:
-            self._seen = stamp  # the files may still be written, one after the other
-        elif stamp != self._loaded:
-            self._replace(stamp)
+        if run_blocking(self._looks.are_changed):
+            self._replace()
         if isinstance(state := self._state(), Note):
             daily.warning("certificate=%s: %s", self._certificate, state)
 
@@ -81,14 +78,15 @@ class ServerCertificate:
         fault = self.validity.fault(self._now_s())
         return Note(f"{fault}: replace {self._certificate}") if fault else True
 
-    def _replace(self, stamp: object) -> None:
+    def _replace(self) -> None:
         try:
             self._context, self.validity = run_blocking(self._load_checked)
         except (OSError, ssl.SSLError, NotACertificate) as error:
             self.fault = f"the changed files cannot be used: {error}"
             limited.error("certificate=%s: %s: the certificate loaded before is in use", self._certificate, self.fault)
             return
-        self._loaded, self.fault = stamp, ""
+        self._looks.accept()
+        self.fault = ""
         log.info("certificate=%s: loaded again, for new connections", self._certificate)
 
     def _load_checked(self) -> tuple[ssl.SSLContext, Validity]:
@@ -99,18 +97,6 @@ class ServerCertificate:
     def _load(self) -> tuple[ssl.SSLContext, Validity]:
         context = server_context(self._certificate, self._key, self._client_ca)
         return context, validity_of(Path(self._certificate).read_text(errors="replace"))
-
-    def _stamp(self) -> object:
-        """A value that changes with the files."""
-        return [_stamp(path) for path in (self._certificate, self._key, self._client_ca) if path is not None]
-
-
-def _stamp(path: str) -> tuple[int, ...]:
-    try:
-        state = os.stat(path)
-    except OSError as error:
-        return (error.errno or 0,)
-    return state.st_mtime_ns, state.st_ctime_ns, state.st_size, state.st_ino, state.st_dev
 
 
 class CertificateWatch:

@@ -2,12 +2,14 @@
 
 from common.config.definitions.application import (
     DEAD_LETTERS,
+    KEY_FIELDS,
     LIVE_KEYS_MAX,
     PULL,
     PULL_GROUP,
     PULL_TOPIC,
     SEND,
     ApplicationDefinition,
+    DerivedKey,
     Grant,
     Key,
 )
@@ -34,6 +36,7 @@ __all__ = [
     "DURABILITIES",
     "FENCE_MS_MAX",
     "GRADES",
+    "KEY_FIELDS",
     "LIVE_KEYS_MAX",
     "ON_FAILURE",
     "ORDERS",
@@ -52,6 +55,7 @@ __all__ = [
     "CopyInDefinition",
     "CopyOutDefinition",
     "CutRecord",
+    "DerivedKey",
     "FamilyDefinition",
     "Fence",
     "Grant",

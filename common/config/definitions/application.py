@@ -1,7 +1,7 @@
 """Applications: keys, grants and settings."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
 from common.config.checks import Checks
@@ -13,6 +13,9 @@ from common.dead_letters import GROUP_PREFIX_CHARS_MAX, is_dead_letter_topic
 from common.quoting import listed
 
 LIVE_KEYS_MAX = 2
+KEY_FIELDS = ("keys", "derived_keys")
+"""The stored fields of keys with their secrets in clear, and of those whose secrets are derived. Processes of earlier
+versions keep `derived_keys`, and accept no key of it."""
 GRANTS_MAX = 200
 ADDRESSES_MAX = 100
 CERTIFICATES_MAX = 20
@@ -33,6 +36,20 @@ class Key:
 
     key_id: str
     secret: str = field(repr=False)
+    created_at_ms: int
+
+
+@dataclass(frozen=True)
+class DerivedKey:
+    """A live key whose secret is not stored: it follows from a root key, see common/config/root_keys.py.
+
+    Attributes:
+        root: id of the root key.
+    """
+
+    key_id: str
+    salt: str
+    root: str
     created_at_ms: int
 
 
@@ -61,7 +78,7 @@ class ApplicationDefinition(Definition):
 
     kind: ClassVar[str] = "application"
 
-    keys: tuple[Key, ...] = ()
+    keys: tuple[Key | DerivedKey, ...] = ()  # the oldest first
     grants: tuple[Grant, ...] = ()
     rate_messages: int = rate_messages("Accept from it")
     rate_bytes: int = rate_bytes("Accept from it")
@@ -97,25 +114,29 @@ class ApplicationDefinition(Definition):
 
     @classmethod
     def checked_parts(cls, checks: Checks) -> dict[str, Any]:
-        return {"keys": tuple(_keys(checks)), "grants": tuple(_grants(checks))}
+        keys = sorted(_keys(checks), key=lambda key: key.created_at_ms)
+        return {"keys": tuple(keys), "grants": tuple(_grants(checks))}
 
     def to_value(self) -> dict[str, Any]:
-        """The stored form, with the secrets; only for the store."""
-        keys = [{"key_id": key.key_id, "secret": key.secret, "created_at_ms": key.created_at_ms} for key in self.keys]
+        """The stored form, with the secrets that are stored in clear; only for the store."""
+        keys: dict[str, Any] = {"keys": [asdict(key) for key in self.keys if isinstance(key, Key)]}
+        if derived := [asdict(key) for key in self.keys if isinstance(key, DerivedKey)]:
+            keys["derived_keys"] = derived
         grants = {
             field_name: [[grant.action, grant.pattern] for grant in self.grants if grant.action in actions]
             for field_name, actions in _STORED_IN.items()
         }
         if not grants["pull_grants"]:
             del grants["pull_grants"]
-        return {**self.extra, "keys": keys, **grants, **self._stored_settings()}
+        return {**self.extra, **keys, **grants, **self._stored_settings()}
 
     def without_secrets(self) -> dict[str, Any]:
         """The form without secrets, for people, logs and the audit journal."""
         keys = [{"key_id": key.key_id, "created_at_ms": key.created_at_ms} for key in self.keys]
-        return {**self.to_value(), "keys": keys}
+        shown = {name: value for name, value in self.to_value().items() if name not in KEY_FIELDS}
+        return {**shown, "keys": keys}
 
-    def key(self, key_id: str) -> Key | None:
+    def key(self, key_id: str) -> Key | DerivedKey | None:
         return next((key for key in self.keys if key.key_id == key_id), None)
 
     def patterns(self, action: str) -> tuple[str, ...]:
@@ -129,18 +150,19 @@ class ApplicationDefinition(Definition):
         return name in self.patterns(action) or name.startswith(prefixes)
 
 
-def _keys(checks: Checks) -> Iterator[Key]:
-    given = checks.list_of("keys", Mapping, LIVE_KEYS_MAX)
-    for at, item in enumerate(given):
-        inner = checks.inside(f"keys[{at}]", item)
-        yield Key(
-            key_id=inner.text("key_id", 1, 64),
-            secret=inner.text("secret", 16, 256),
-            created_at_ms=inner.integer("created_at_ms", 0, 0, 1 << 53),
-        )
-    ids = [item.get("key_id") for item in given]
-    if len(set(map(str, ids))) != len(ids):
-        checks.fault("keys", "two keys have the same key_id: use different ones")
+def _keys(checks: Checks) -> Iterator[Key | DerivedKey]:
+    ids: set[str] = set()
+    for name in KEY_FIELDS:
+        for at, item in enumerate(checks.list_of(name, Mapping, LIVE_KEYS_MAX)):
+            inner = checks.inside(f"{name}[{at}]", item)
+            key_id, created_at_ms = inner.text("key_id", 1, 64), inner.integer("created_at_ms", 0, 0, 1 << 53)
+            if name == "keys":
+                yield Key(key_id, inner.text("secret", 16, 256), created_at_ms)
+            else:
+                yield DerivedKey(key_id, inner.text("salt", 16, 64), inner.text("root", 1, 64), created_at_ms)
+            if key_id in ids:
+                checks.fault(name, "two keys have the same key_id: use different ones")
+            ids.add(key_id)
 
 
 def _grants(checks: Checks) -> Iterator[Grant]:

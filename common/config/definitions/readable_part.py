@@ -10,10 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from common.config.definitions.application import ApplicationDefinition, Key
+from common.config.definitions.application import KEY_FIELDS, ApplicationDefinition, DerivedKey, Key
 from common.config.errors import InvalidDefinition
-
-KEYS = "keys"
 
 
 def readable_part(name: str, value: Any, last: Mapping[str, Any]) -> ApplicationDefinition:
@@ -28,8 +26,9 @@ def readable_part(name: str, value: Any, last: Mapping[str, Any]) -> Application
         last: the last readable value.
     """
     given = value if isinstance(value, Mapping) else {}
-    read = {field: each for field, each in given.items() if field != KEYS and _parsed(name, {field: each}) is not None}
-    kept = {field: each for field, each in last.items() if field != KEYS and field not in read}
+    others = {field: each for field, each in given.items() if field not in KEY_FIELDS}
+    read = {field: each for field, each in others.items() if _parsed(name, {field: each}) is not None}
+    kept = {field: each for field, each in last.items() if field not in KEY_FIELDS and field not in read}
     if isinstance(value, Mapping):  # a field that is gone has its default now
         kept = {field: each for field, each in kept.items() if field in given}
     made = ApplicationDefinition.from_value(name, {**kept, **read})
@@ -42,19 +41,20 @@ def tells_keys(value: Any) -> bool:
     """Whether the ids of all keys can be read, so that a revoked one is known."""
     if not isinstance(value, Mapping):
         return False
-    keys = value.get(KEYS, [])
-    return isinstance(keys, list | tuple) and all(
-        isinstance(key, Mapping) and isinstance(key.get("key_id"), str) for key in keys
+    lists = [value.get(field, []) for field in KEY_FIELDS]
+    return all(isinstance(keys, list | tuple) for keys in lists) and all(
+        isinstance(key, Mapping) and isinstance(key.get("key_id"), str) for keys in lists for key in keys
     )
 
 
-def _keys(name: str, given: Mapping[str, Any], held: ApplicationDefinition) -> tuple[Key, ...]:
+def _keys(name: str, given: Mapping[str, Any], held: ApplicationDefinition) -> tuple[Key | DerivedKey, ...]:
     found = []
-    for item in given.get(KEYS, []):
-        alone = _parsed(name, {KEYS: [item]})
-        key = alone.keys[0] if alone is not None else held.key(item["key_id"])
-        if key is not None:
-            found.append(key)
+    for field in KEY_FIELDS:
+        for item in given.get(field, []):
+            alone = _parsed(name, {field: [item]})
+            key = alone.keys[0] if alone is not None else held.key(item["key_id"])
+            if key is not None:
+                found.append(key)
     return tuple(found)
 
 

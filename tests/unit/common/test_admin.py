@@ -1,6 +1,7 @@
 """Administrative verbs on a store in memory."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,7 @@ from common.config.applying import laggards, wait_applied
 from common.config.definitions import Grant
 from common.config.errors import EntryNotFound, InvalidDefinition, VersionConflict
 from common.config.memory_store import MemoryConfigStore
+from common.config.root_keys import RootKeys
 from common.config.view import ConfigView
 
 
@@ -309,3 +311,56 @@ def test_a_view_that_is_closed_in_order_is_expected_no_more():
     assert store.members().keys() == {"proxy"}
     view.close()
     assert store.members() == store.applied() == {}
+
+
+@pytest.fixture
+def deriving(admin):
+    """The same store, by an administrator with a root key."""
+    return replace(admin, root_keys=lambda: RootKeys([bytes(range(32))]))
+
+
+def test_with_a_root_key_neither_the_store_nor_the_journal_learns_a_secret(deriving):
+    keys = [applications.create(deriving, "shop"), applications.rotate(deriving, "shop")]
+    stored = deriving.store.get("application", "shop").value
+    assert [key["key_id"] for key in stored["derived_keys"]] == [key.key_id for key in keys] and stored["keys"] == []
+    assert all(set(key) == {"key_id", "salt", "root", "created_at_ms"} for key in stored["derived_keys"])
+    told = str([stored, audit.latest(deriving.store), keys])
+    assert not any(key.secret in told for key in keys)
+    assert all(applications.is_valid(deriving, key) for key in keys)
+    assert not applications.is_valid(deriving, replace(keys[0], secret=keys[1].secret))
+    with pytest.raises(StateConflict, match="revoke one first"):
+        applications.rotate(deriving, "shop")
+
+
+def test_a_key_in_clear_and_a_derived_one_are_valid_side_by_side_until_the_first_is_revoked(admin, deriving):
+    first, second = applications.create(admin, "shop"), applications.rotate(deriving, "shop")
+    assert all(applications.is_valid(deriving, key) for key in (first, second))
+    left = applications.revoke(admin, "shop", first.key_id)
+    assert [key.key_id for key in left.keys] == [second.key_id]
+    assert first.secret not in str(admin.store.get("application", "shop").value)
+
+
+def test_a_second_key_is_not_stored_in_clear_beside_a_derived_one(admin, deriving):
+    key = applications.create(deriving, "shop")
+    with pytest.raises(StateConflict, match=f"key {key.key_id} is derived from a root key.* use --secrets-key FILE"):
+        applications.rotate(admin, "shop")
+    assert [each.key_id for each in applications.show(admin, "shop")[0].keys] == [key.key_id]
+
+
+def test_a_process_of_an_earlier_version_reads_the_keys_in_clear_and_keeps_the_derived_ones(admin, deriving):
+    first, second = applications.create(admin, "shop"), applications.rotate(deriving, "shop")
+    stored = admin.store.get("application", "shop").value
+    assert [key["key_id"] for key in stored["keys"]] == [first.key_id], "the one field of keys that it reads"
+    admin.store.put("application", "shop", {**stored, "keys": []}, 2)  # its revocation, with the field that it keeps
+    assert [key.key_id for key in applications.show(admin, "shop")[0].keys] == [second.key_id]
+
+
+def test_keys_in_clear_and_derived_ones_are_counted_for_operators(admin, deriving):
+    applications.create(admin, "shop")
+    applications.create(deriving, "till")
+    applications.rotate(deriving, "shop")
+    admin.store.put("application", "odd", {"keys": 7}, 0)
+    entries = [(name, each.value) for name, each in admin.store.entries("application")]
+    stored = applications.stored_keys(entries)
+    assert (dict(stored.clear), stored.derived.total()) == ({"shop": 1}, 2)
+    assert stored.in_clear == "1 application with 1 key whose secrets are in clear"

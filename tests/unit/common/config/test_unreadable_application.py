@@ -1,5 +1,7 @@
 """Applications whose definition this version cannot read: what stays in force, and how a key is revoked at once."""
 
+from dataclasses import asdict
+
 import pytest
 from prometheus_client import CollectorRegistry
 
@@ -10,6 +12,7 @@ from common.clock import FakeClock
 from common.config.errors import EntryNotFound
 from common.config.health import ConfigMetrics, config_health
 from common.config.memory_store import MemoryConfigStore
+from common.config.root_keys import RootKeys
 from common.config.view import ConfigView
 from common.credential import Principal, Verifier, mint
 from common.errors import AuthenticationError, CredentialUnchecked
@@ -183,3 +186,22 @@ def test_a_store_that_was_made_again_brings_no_earlier_form_back(open_world):
     until(lambda: not world.view.unreadable and world.view.damage is None, "the accepted content")
     world.store.put("application", "shop", {"keys": "of a later version"}, 0)
     assert not world.accepts("k1")
+
+
+def test_a_key_whose_secret_is_derived_is_told_apart_and_revoked_as_the_others_are(open_world):
+    world = open_world()
+    roots = world.view.root_keys = RootKeys([bytes(range(32))])
+    derived, secret = roots.new_key("shop", "k3", 0)
+    world.change(derived_keys=[asdict(derived), {"key_id": "k4", "sealed": "…"}], grants=[LATER], keys=[key("k2")])
+    credential = mint("shop", "k3", secret, world.clock.now_ms())
+    assert world.verifier.verify(credential).key_id == "k3" and world.accepts("k2") and not world.accepts("k1")
+    applications.revoke(world.admin, "shop", "k4")
+    applications.revoke(world.admin, "shop", "k3")
+    with pytest.raises(AuthenticationError):
+        world.verifier.verify(credential)
+    assert world.accepts("k2") and world.store.get("application", "shop").value["derived_keys"] == []
+    found = world.store.get("application", "shop")
+    world.store.put("application", "shop", {**found.value, "derived_keys": "of a later version"}, found.version)
+    assert world.view.application("shop").key("k2") is not None, "where ids are not told the last ones stay"
+    with pytest.raises(StateConflict, match="delete it to reject all of them at once"):
+        applications.revoke(world.admin, "shop", "k2")
