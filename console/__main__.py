@@ -13,10 +13,12 @@ import sys
 import threading
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from common.clock import SystemClock
 from common.config import open_store
+from common.config.root_keys import root_keys_of
 from common.config.store import ConfigStore
 from common.config.view import ConfigView
 from common.errors import PenstockError
@@ -68,9 +70,10 @@ def compose(
     files = (options.admin_key, options.controller_key or options.cluster_key, options.cluster_key)
     key, controller_key, cluster_key = (Path(file).read_bytes() if file else b"" for file in files)
     brokers = BrokerQueries(view, key, options.engine)
+    configuration = Configuration(store, view, clock, options.config, partial(root_keys_of, options.secrets_key))
     origins = Origins(options.public_url, options.listen.host)
     made = make_parts(
-        clock, database, Configuration(store, view, clock, options.config), brokers, origins, options.metrics,
+        clock, database, configuration, brokers, origins, options.metrics,
         mail_server(options), options.notify_networks,
         operators=OperatorKeys(key, cluster_key), controller_key=controller_key,
         migrations=migration_runs(options, brokers), homes=TopicsInKafka(["--config", options.config]),

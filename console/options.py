@@ -7,6 +7,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from common.address import Address, engine_addresses, host_and_port
+from common.config.errors import InvalidEntry
+from common.config.root_keys import root_keys_of
 from common.process_options import ProcessParser
 from common.secret_file import secret_faults
 from console.roles import Role
@@ -26,6 +28,8 @@ HELP = {
     "controller-key": "File with the key of controllers, for planned switches of masters (default: --cluster-key).",
     "cluster-key": "In place of --controller-key where brokers have none, and to close connections of clients where proxies "
     "have no --ops-key.",
+    "secrets-key": "File with the root keys from which secrets of applications are derived; without it new keys have their "
+    "secrets stored in clear.",
     "engine": "Brokers of the only broker group, separated by commas (default: broker groups of the configuration).",
     "metrics": "Operators' ports of the processes, separated by commas, whose /metrics pages the charts and alerts of the "
     "installation are made from (default: none).",
@@ -66,6 +70,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add("admin-key", "FILE")
     add("controller-key", "FILE")
     add("cluster-key", "FILE")
+    add("secrets-key", "FILE")
     add("engine", "HOST:PORT,…", type=_brokers, default=())
     add("metrics", "HOST:PORT,…", type=_addresses, default=())
     add("listen", "HOST:PORT", type=host_and_port, default=Address("127.0.0.1", 9720))
@@ -88,6 +93,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     names = ("admin_key", "controller_key", "cluster_key")
     found = secret_faults({f"--{name.replace('_', '-')}": getattr(options, name) for name in names})
+    try:
+        root_keys_of(options.secrets_key)
+    except InvalidEntry as error:
+        found.append(str(error))
     if options.public_url and not _is_public_url(options.public_url):
         found.append(f"--public-url {options.public_url}: use http://HOST or https://HOST, without a path")
     found += openid_faults(options)

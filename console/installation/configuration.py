@@ -1,5 +1,6 @@
 """The configuration for pages: from the store while there is contact, else the last state that is known."""
 
+from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 from common.admin.administrator import Administrator, get
@@ -7,6 +8,7 @@ from common.clock import Clock
 from common.config.definition import Definition
 from common.config.definitions import ApplicationDefinition, GroupDefinition, TopicDefinition
 from common.config.errors import EntryNotFound, InvalidDefinition, StoreDamaged, StoreUnavailable
+from common.config.root_keys import RootKeys
 from common.config.store import ConfigStore
 from common.config.view import ConfigView
 from console.installation.name_index import NameIndex
@@ -25,15 +27,19 @@ class Configuration:
     """
     Args:
         url: of the store; empty: the coordination of replicas beside it is not looked at.
+        root_keys: as administrative verbs use it.
     """
 
-    def __init__(self, store: ConfigStore, view: ConfigView, clock: Clock, url: str = "") -> None:
-        self.store, self.view, self._clock, self.url = store, view, clock, url
+    def __init__(
+        self, store: ConfigStore, view: ConfigView, clock: Clock, url: str = "",
+        root_keys: Callable[[], RootKeys] = RootKeys,
+    ) -> None:  # fmt: skip
+        self.store, self.view, self._clock, self.url, self._root_keys = store, view, clock, url, root_keys
         self.names = NameIndex(view)
 
     def admin(self, who: str) -> Administrator:
         """The context of administrative verbs, with the person as the author."""
-        return Administrator(self.store, f"console:{who}", self._clock)
+        return Administrator(self.store, f"console:{who}", self._clock, self._root_keys)
 
     def away(self) -> str:
         """Why pages may show an old state; empty: they do not."""

@@ -5,8 +5,10 @@ import time
 from common.admin import applications
 from common.admin.administrator import Administrator
 from common.admin.applications import Grants
+from common.admin.errors import StateConflict
 from common.config.definitions import ApplicationDefinition
 from common.config.errors import EntryNotFound, VersionConflict
+from common.config.root_keys import OPTION
 from common.contract import Credential, Message, SendRequest, SendResult
 from common.credential import mint
 from common.proxy_link import ProxyCallError, ProxyLink, ProxyUnreachable
@@ -49,7 +51,7 @@ class TrialMessages:
         raise last
 
     def _credential(self, admin: Administrator) -> Credential:
-        """The application's, which is created at the first use. The store has its secret already, so no file keeps it."""
+        """The application's, which is created at the first use. Its secret is stored, or derived, so no file keeps it."""
         try:
             found, _ = applications.show(admin, APPLICATION)
         except EntryNotFound:
@@ -59,7 +61,11 @@ class TrialMessages:
                 pass  # another thread was faster
             found, _ = applications.show(admin, APPLICATION)
         key = (found if found.keys else self._with_key(admin)).keys[-1]
-        return Credential(*mint(APPLICATION, key.key_id, key.secret, time.time_ns() // 1_000_000))
+        secret = admin.root_keys().secret_of(APPLICATION, key)
+        if secret is None:
+            problem = f"the console does not have the root key of its key {key.key_id}: give it with {OPTION} FILE"
+            raise StateConflict(f"application {APPLICATION}: {problem}, or revoke the key")
+        return Credential(*mint(APPLICATION, key.key_id, secret, time.time_ns() // 1_000_000))
 
     def _with_key(self, admin: Administrator) -> ApplicationDefinition:
         applications.rotate(admin, APPLICATION)

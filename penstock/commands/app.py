@@ -9,7 +9,7 @@ import click
 
 from common.admin import applications
 from common.admin.applications import ApplicationSettings, Grants, NewKey
-from common.config.definitions import DEAD_LETTERS, PULL_GROUP, PULL_TOPIC, SEND, ApplicationDefinition
+from common.config.definitions import DEAD_LETTERS, PULL_GROUP, PULL_TOPIC, SEND, ApplicationDefinition, DerivedKey
 from common.config.setting import table_of
 from common.quoting import listed
 from common.utc import utc
@@ -80,7 +80,7 @@ def app() -> None:
 @click.argument("name")
 @grant_options
 @output_option
-@instance_options()
+@instance_options(keys=("secrets_key",))
 def create(instance: Instance, name: str, grants: Grants, output: str) -> None:
     """Create application NAME and print its first key. It may do nothing without a grant."""
     with administration(instance, changes=True) as admin:
@@ -91,7 +91,7 @@ def create(instance: Instance, name: str, grants: Grants, output: str) -> None:
 @app.command()
 @click.argument("name", shell_complete=completing.applications)
 @output_option
-@instance_options()
+@instance_options(keys=("secrets_key",))
 def rotate(instance: Instance, name: str, output: str) -> None:
     """Add a second key and print it. The first key stays valid until it is revoked."""
     with administration(instance, changes=True) as admin:
@@ -188,15 +188,19 @@ def show(instance: Instance, name: str, output: str) -> None:
         found, version = applications.show(admin, name)
     uses = last_used(instance, name)
     keys: list[dict[str, str | None]] = [
-        {"key_id": key.key_id, "created": utc(key.created_at_ms), "last_used": uses.get(key.key_id)}
+        {
+            "key_id": key.key_id, "created": utc(key.created_at_ms), "last_used": uses.get(key.key_id),
+            "root": key.root if isinstance(key, DerivedKey) else None,
+        }
         for key in found.keys
-    ]
-    shown = (
-        keys
-        if is_for_scripts(output)
-        else [f"{key['key_id']} (created {key['created']}, last used {key['last_used'] or 'unknown'})" for key in keys]
-    )
+    ]  # fmt: skip
+    shown = keys if is_for_scripts(output) else list(map(_key_line, keys))
     show_one({**row(found), **quotas(instance, found), "keys": shown, "version": version}, output)
+
+
+def _key_line(key: dict[str, str | None]) -> str:
+    secret = f"derived from root key {key['root']}" if key["root"] else "stored in clear"
+    return f"{key['key_id']} (created {key['created']}, last used {key['last_used'] or 'unknown'}, secret {secret})"
 
 
 def quotas(instance: Instance, app: ApplicationDefinition) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import click
 
 from common.admin import members as members_verbs
 from common.admin import transfer, upkeep
+from common.admin.applications import stored_keys
 from common.admin.transfer import Difference
 from common.config import files, snapshot
 from common.config.definitions import ApplicationDefinition
@@ -48,7 +49,10 @@ command.add_command(show)
               help="Export what a process has kept in its snapshot FILE, in place of the store.")  # fmt: skip
 @instance_options()
 def export(instance: Instance, to: Path | None, source: Path | None) -> None:
-    """Write the whole configuration as JSON, with the secrets of all applications."""
+    """Write the whole configuration as JSON, with the secrets of applications that are stored in clear.
+
+    Root keys are not in it: without their file, applications whose secrets are derived need new keys.
+    """
     if source is not None:
         made = transfer.export_snapshot(source)
     else:
@@ -59,6 +63,12 @@ def export(instance: Instance, to: Path | None, source: Path | None) -> None:
         click.echo(text, nl=False)
     else:
         files.replace(to, text.encode())
+    stored = stored_keys(made["kinds"].get(ApplicationDefinition.kind, {}).items())
+    if stored.clear:
+        click.echo(f"warning: {stored.in_clear}: keep the export from readers", err=True)
+    if stored.derived:
+        roots = ", ".join(sorted(stored.derived))
+        click.echo(f"{stored.derived.total():,} keys need root keys that are not in the export: keep {roots}", err=True)
 
 
 @command.command()

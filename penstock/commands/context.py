@@ -27,9 +27,10 @@ FIELD_HELP = {
     "cluster-key": ("FILE", "File with the key of links between processes, mode 0600."),
     "admin-key": ("FILE", "File with the key of operators, mode 0600."),
     "controller-key": ("FILE", "File with the key of controllers, by which masters are changed, mode 0600."),
+    "secrets-key": ("FILE", "File with the root keys of applications' secrets, mode 0600."),
 }
-FILES = ("data", "tls-ca", "secret-file", "cluster-key", "admin-key", "controller-key")
-SECRETS = ("secret-file", "cluster-key", "admin-key", "controller-key")
+SECRETS = ("secret-file", "cluster-key", "admin-key", "controller-key", "secrets-key")
+FILES = ("data", "tls-ca", *SECRETS)
 
 name_argument = click.argument("name", shell_complete=completing.contexts)
 

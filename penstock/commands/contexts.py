@@ -42,6 +42,7 @@ class ConnectionContext:
     cluster_key: str | None = None
     admin_key: str | None = None
     controller_key: str | None = None
+    secrets_key: str | None = None
 
     def place(self) -> Path:
         """The data directory, or the folder of this user that takes its part for a deployment elsewhere."""

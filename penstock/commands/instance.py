@@ -18,6 +18,7 @@ from common.config import open_store
 from common.config.applying import wait_applied
 from common.config.errors import ConfigError, InvalidDefinition
 from common.config.placed_topics import stored_placed_topics
+from common.config.root_keys import RootKeys, load_root_keys
 from common.config.store import ConfigStore
 from common.operator_proof import OperatorKeys
 from common.placement import NONE_PLACED, PlacedTopics
@@ -27,13 +28,13 @@ from engine.link.errors import LinkError
 from penstock.commands import completing, discovery, name_hints
 from penstock.commands.contexts import ChosenPlace, ConnectionContext, choose_place
 from penstock.commands.exits import UNAVAILABLE, USAGE, CommandError
-from penstock.up.directory import ADMIN_KEY, CLUSTER_KEY, CONTROLLER_KEY
+from penstock.up.directory import ADMIN_KEY, CLUSTER_KEY, CONTROLLER_KEY, SECRETS_KEY
 from penstock.up.files import read_running
 
 Address = tuple[str, int]
 APPLIED_S_MAX = 3.0
 PROCESSES = ("producer_proxy", "consumer_proxy", "engine")
-KEYS = ("cluster_key", "admin_key", "controller_key")
+KEYS = ("cluster_key", "admin_key", "controller_key", "secrets_key")
 WHO_VARIABLE = "PENSTOCK_WHO"
 """The author of changes, where a program runs commands for a person: the console names the one who is signed in."""
 
@@ -178,6 +179,19 @@ class Instance:
                     raise
         return OperatorKeys(**found)
 
+    def root_keys(self) -> RootKeys:
+        """The root keys that the option or the context gives, else those of the `up` whose configuration is used.
+
+        Raises InvalidEntry: the file cannot be used.
+        """
+        if given := self.keys.get("secrets_key"):
+            return load_root_keys(given)
+        if running := self._running():
+            path = running.get("secrets_key", "")
+            return load_root_keys(Path(path)) if path else RootKeys()
+        own, file = (self.data / "config").absolute().as_uri(), self.data / SECRETS_KEY
+        return load_root_keys(file) if self.config_url in (None, own) and file.exists() else RootKeys()
+
     def _secret(self, name: str, file: str) -> bytes:
         option = f"--{name.replace('_', '-')}"
         if given := self.keys.get(name):
@@ -213,7 +227,8 @@ def administration(instance: Instance, *, changes: bool = False, risk: str = "")
     """
     with open_config(instance) as store:
         with name_hints.added(store):
-            yield Administrator(store, os.environ.get(WHO_VARIABLE) or f"cli:{_user()}@{socket.gethostname()}")
+            who = os.environ.get(WHO_VARIABLE) or f"cli:{_user()}@{socket.gethostname()}"
+            yield Administrator(store, who, root_keys=instance.root_keys)
         if changes:
             late = wait_applied(store, store.version(), APPLIED_S_MAX)
             if late:

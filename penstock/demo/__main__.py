@@ -57,7 +57,7 @@ def prove(facts: dict[str, Any], source: DemoSource, options: argparse.Namespace
         print(f"demo: {note}", flush=True)
     size = f"{source.count:,} lines, {source.size_bytes:,} bytes"
     print(f"demo: {source.name} ({size}), producer {producer.language}, consumer {consumer.language}", flush=True)
-    access = make_access(facts["config"], source.longest_bytes)
+    access = make_access(facts["config"], source.longest_bytes, facts.get("secrets_key"))
     pair = Pair(source, access, (producer, consumer), facts)
     try:
         fault = watch(pair)

@@ -7,6 +7,8 @@ CLUSTER_KEY, ADMIN_KEY, REPLICA_KEY, CONTROLLER_KEY = "cluster.key", "admin.key"
 """Secrets by which processes authenticate to engines: proxies and bridges, operators, brokers, controllers."""
 OPS_KEY = "ops.key"
 """By which operators drain the proxies of this machine."""
+SECRETS_KEY = "secrets.key"
+"""Root keys of applications' secrets."""
 
 
 def prepare(data: Path) -> None:

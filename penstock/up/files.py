@@ -38,6 +38,8 @@ def describe(plan: UpPlan, children: Iterable[Child]) -> dict[str, Any]:
         "config": plan.config, "cluster_key": str(plan.cluster_key), "admin_key": str(plan.data / ADMIN_KEY),
         "controller_key": str(plan.data / CONTROLLER_KEY), "data": str(plan.data),
     }  # fmt: skip
+    if plan.secrets_key is not None:
+        places["secrets_key"] = str(plan.secrets_key)
     if plan.later is not None and plan.later.name not in pids:
         places[LATER] = plan.later.name
     restarts = {child.name: child.restarts for child in children}

@@ -36,6 +36,7 @@ class UpPlan:
     groups: int = 1  # broker groups; with one, the proxies get its engine's address and nothing is placed
     replicas: int = 1  # brokers per group
     later: ChildPlan | None = None  # the Kafka bridge, started once the configuration names a cluster
+    secrets_key: Path | None = None  # file of root keys; None: secrets of new keys are stored in clear
 
 
 def module_command(module: str) -> list[str]:

@@ -18,12 +18,12 @@ from common.secret_file import ensure_key
 from penstock.up import broker_groups, files, ports
 from penstock.up.banner import banner, serving_again
 from penstock.up.child import Child
-from penstock.up.directory import ADMIN_KEY, CLUSTER_KEY, CONTROLLER_KEY, OPS_KEY, REPLICA_KEY, prepare
+from penstock.up.directory import ADMIN_KEY, CLUSTER_KEY, CONTROLLER_KEY, OPS_KEY, REPLICA_KEY, SECRETS_KEY, prepare
 from penstock.up.lock import DirectoryLock
 from penstock.up.ops_page import is_ready
 from penstock.up.plan import ChildPlan, UpPlan, make_plan
 from penstock.up.ports import CONSOLE
-from penstock.up.settings import with_kafka_files, with_settings
+from penstock.up.settings import with_kafka_files, with_secrets_key, with_settings
 from penstock.up.supervisor import Supervisor
 
 _shown: list[str] = []
@@ -71,7 +71,8 @@ def run_up(options: UpOptions) -> int:
             data, options.hosts, options.config, key, chosen, options.ready_file, groups,
             ["--look-up", options.look_up, *more], replicas,
         )  # fmt: skip
-        plan = with_settings(with_kafka_files(plan, options.kafka_files), options.settings)
+        plan = with_secrets_key(with_kafka_files(plan, options.kafka_files), root_keys(data, options.config))
+        plan = with_settings(plan, options.settings)
         broker_groups.publish(plan)
         lock.note({"pid": os.getpid(), "ports": chosen})
         try:
@@ -89,6 +90,17 @@ def make_keys(data: Path) -> list[str]:
     ops_key.touch(mode=0o600)
     ops_key.write_bytes(machine_key(files["--admin-key"].read_bytes(), socket.gethostname()))
     return [part for option, file in files.items() for part in (option, str(file))]
+
+
+def root_keys(data: Path, config: str | None) -> Path | None:
+    """The file of root keys, made once.
+
+    Where the configuration is not this directory's own, other machines' proxies would not have it: an operator's is used.
+    """
+    path = data / SECRETS_KEY
+    if config is None:
+        return ensure_key(path)
+    return path if path.exists() else None
 
 
 def has_console() -> bool:

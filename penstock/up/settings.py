@@ -9,16 +9,17 @@ import click
 
 from common.process_options import SETTINGS, SettingsFileError, read_file
 from penstock.up.plan import ChildPlan, UpPlan
-from penstock.up.ports import KAFKA_BRIDGE
+from penstock.up.ports import CONSOLE, KAFKA_BRIDGE
 
 SET_BY_UP = frozenset(
     {
         "data", "listen", "socket-file", "ops", "cluster-key", "admin-key",
-        "replica-key", "controller-key", "ops-key", "config", "broker-group", "broker", "first",
+        "replica-key", "controller-key", "ops-key", "secrets-key", "config", "broker-group", "broker", "first",
         "look-up", "engine", "snapshot", "buffer", "journal", "kafka-bridge", "kafka-files", "name",
     }
 )  # fmt: skip
 """Options of processes that `up` gives on their command lines, which win over the file."""
+NEED_ROOT_KEYS = ("producer_proxy", "consumer_proxy", CONSOLE)
 NOT_OF_UP = "use the command line, or its own table [up]"
 
 
@@ -72,6 +73,18 @@ def with_kafka_files(plan: UpPlan, directories: Sequence[Path]) -> UpPlan:
         return replace(child, command=[*child.command, *more]) if child.name == KAFKA_BRIDGE else child
 
     return replace(plan, children=[*map(changed, plan.children)], later=plan.later and changed(plan.later))
+
+
+def with_secrets_key(plan: UpPlan, path: Path | None) -> UpPlan:
+    """The plan whose processes that make keys or check them have the root keys of this file; None: there is none."""
+    if path is None:
+        return plan
+    more = ["--secrets-key", str(path)]
+
+    def changed(child: ChildPlan) -> ChildPlan:
+        return replace(child, command=[*child.command, *more]) if child.name in NEED_ROOT_KEYS else child
+
+    return replace(plan, children=[*map(changed, plan.children)], secrets_key=path)
 
 
 def with_settings(plan: UpPlan, path: Path | None) -> UpPlan:

@@ -3,9 +3,18 @@
 import json
 import re
 from dataclasses import replace
+from functools import partial
+
+import pytest
 
 from common.admin import applications, audit
+from common.admin.errors import StateConflict
 from common.config.definitions import PULL_GROUP, PULL_TOPIC, SEND
+from common.config.root_keys import RootKeys, root_keys_of
+from common.credential import sign
+from common.secret_file import ensure_key
+from console.installation.configuration import Configuration
+from console.installation.trial_messages import APPLICATION, TrialMessages
 from console.watching.part_states import PartStates
 from tests.unit.console.consoles import SETUP, text_of
 
@@ -103,3 +112,35 @@ def test_the_api_does_the_same(console):
     assert [key.key_id for key in stored(console).keys] == [second["key_id"]]
     assert post("/applications/shop/grants", pull_groups=["billing"]).status_code == 200
     assert stored(console).allows(PULL_GROUP, "billing")
+
+
+def test_with_a_root_key_the_console_shows_a_secret_once_and_stores_none(console, tmp_path):
+    path = ensure_key(tmp_path / "secrets.key")
+    held = console.parts.configuration
+    root_keys = partial(root_keys_of, str(path))
+    console.with_parts(configuration=Configuration(held.store, held.view, console.clock, root_keys=root_keys))
+    operator, answer = made(console)
+    secret = SECRET.search(answer.get_data(as_text=True))[1]
+    (key,) = stored(console).keys
+    assert root_keys().secret_of("shop", key) == secret
+    told = json.dumps([console.parts.log.latest(""), audit.latest(console.store)], default=str)
+    assert secret not in told + str(console.store.get("application", "shop").value)
+    assert secret not in operator.get("/applications/shop").get_data(as_text=True)
+    path.chmod(0o644)
+    refused = operator.post("/applications/shop/keys")
+    assert refused.status_code == 422 and "chmod 600" in text_of(refused), "no secret is stored in clear instead"
+    assert len(stored(console).keys) == 1
+
+
+def test_a_test_messages_secret_is_derived_and_a_missing_root_key_is_named(console):
+    held, roots = console.parts.configuration, [RootKeys([bytes(range(32))])]
+    configuration = Configuration(held.store, held.view, console.clock, root_keys=lambda: roots[0])
+    trial, admin = TrialMessages(configuration), configuration.admin("test")
+    credential = trial._credential(admin)
+    key = applications.show(admin, APPLICATION)[0].key(credential.key_id)
+    assert sign(roots[0].secret_of(APPLICATION, key), *(credential.app, key.key_id, credential.issued_at_ms)) == (
+        credential.signature
+    )
+    roots[0] = RootKeys()
+    with pytest.raises(StateConflict, match="does not have the root key"):
+        trial._credential(admin)

@@ -8,6 +8,8 @@ import yaml
 from click.testing import CliRunner
 
 from common.config import open_store
+from common.config.root_keys import load_root_keys
+from common.secret_file import ensure_key
 from penstock.__main__ import cli
 
 
@@ -426,3 +428,55 @@ def test_the_audit_of_a_kind_that_there_is_not_is_refused_with_the_closest_one(r
     assert [row["names"] for row in json.loads(run("audit", "--kind", "topic", "-o", "json").stdout)] == [["orders"]]
     assert json.loads(run("audit", "--kind", "progress", "-o", "json").stdout) == []
     assert run("audit", code=5, env={"PENSTOCK_DATA": "/nowhere"}).stderr.count("no Penstock: start one") == 1
+
+
+def test_where_the_directory_has_root_keys_no_command_stores_a_secret(run, tmp_path):
+    key = ensure_key(tmp_path / "secrets.key")
+    made = json.loads(run("app", "create", "shop", "-o", "json").stdout)
+    with closing(open_store((tmp_path / "config").as_uri())) as store:
+        value = store.get("application", "shop").value
+    assert made["secret"] not in str(value) and value["keys"] == []
+    (shown,) = json.loads(run("app", "show", "shop", "-o", "json").stdout)["keys"]
+    assert (shown["key_id"], shown["root"]) == (made["key_id"], *load_root_keys(key).ids)
+    assert f"secret derived from root key {shown['root']}" in run("app", "show", "shop").stdout
+    said = run("config", "export").stderr
+    assert "1 keys need root keys that are not in the export" in said and shown["root"] in said
+
+
+def test_another_configuration_gets_the_root_keys_of_the_option_or_the_context_only(run, tmp_path):
+    own, other = ensure_key(tmp_path / "secrets.key"), ensure_key(tmp_path / "other.key")
+    elsewhere = (tmp_path / "elsewhere").as_uri()
+    first = json.loads(run("app", "create", "one", "--config", elsewhere, "-o", "json").stdout)
+    run("app", "create", "two", "--config", elsewhere, "--secrets-key", str(other))
+    with closing(open_store(elsewhere)) as store:
+        clear, derived = (store.get("application", name).value for name in ("one", "two"))
+    assert clear["keys"][0]["secret"] == first["secret"]
+    assert derived["derived_keys"][0]["root"] == load_root_keys(other).ids[0] != load_root_keys(own).ids[0]
+    assert first["app"] == "one" and "1 application with 1 key whose secrets are in clear" in (
+        run("config", "export", "--config", elsewhere).stderr
+    )
+
+
+def test_a_file_of_root_keys_that_cannot_be_used_ends_the_command_and_stores_nothing(run, tmp_path):
+    for content, rule in ((b"short", "5 bytes: use at least 32"), (b"k" * 64, "text in place of random bytes")):
+        ensure_key(tmp_path / "secrets.key").write_bytes(content)
+        assert rule in run("app", "create", "shop", code=2).stderr
+    assert json.loads(run("app", "list", "-o", "json").stdout) == []
+
+
+def test_doctor_names_secrets_in_clear_and_root_keys_that_are_missing(run, tmp_path):
+    def of_secrets(*options):
+        found = json.loads(run("doctor", "-o", "json", *options).stdout)["findings"]
+        return [(each["state"], each["words"]) for each in found if each["subject"] == "secrets of applications"]
+
+    run("app", "create", "clear")
+    ensure_key(tmp_path / "secrets.key")
+    run("app", "create", "shop")
+    ((state, words),) = of_secrets()
+    assert (
+        state == "note" and words.startswith("1 application with 1 key whose secrets are in clear") and "clear" in words
+    )
+    run("app", "delete", "clear", "--yes")
+    assert of_secrets() == [("ok", "none in clear, 1 derived from root keys")]
+    (_, (state, words)) = of_secrets("--secrets-key", str(ensure_key(tmp_path / "other.key")))
+    assert state == "note" and "1 keys need root key r-" in words

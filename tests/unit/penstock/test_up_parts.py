@@ -21,8 +21,8 @@ from penstock.up.directory import prepare
 from penstock.up.errors import AlreadyRunning, PortTaken, UpError
 from penstock.up.lock import DirectoryLock, is_held
 from penstock.up.plan import make_plan
-from penstock.up.run import names_kafka
-from penstock.up.settings import with_kafka_files
+from penstock.up.run import names_kafka, root_keys
+from penstock.up.settings import with_kafka_files, with_secrets_key
 from penstock.up.signals import SignalPipe
 from penstock.up.status import readiness
 from tests.unit.penstock.fakes import fake_plan
@@ -289,3 +289,22 @@ def test_a_hang_up_stops_up_on_a_terminal_and_lets_a_service_look_again(monkeypa
     with SignalPipe() as signals:
         os.kill(os.getpid(), signal.SIGHUP)
         assert (signals.stops, signals.looks) == (stops, looks)
+
+
+def test_proxies_and_console_get_the_root_keys_and_no_other_process(tmp_path):
+    names = ports.names_of(1, has_kafka=True, has_console=True)
+    plan = make_plan(tmp_path, HOSTS, None, tmp_path / "cluster.key", ports.any_free(HOSTS, names), None, replicas=1)
+    made = with_secrets_key(plan, tmp_path / "secrets.key")
+    told = {child.name for child in made.children if "--secrets-key" in child.command}
+    assert told == {"producer_proxy", "consumer_proxy", "console"} < {child.name for child in made.children}
+    assert files.describe(made, [])["secrets_key"] == str(tmp_path / "secrets.key")
+    assert with_secrets_key(plan, None) is plan and "secrets_key" not in files.describe(plan, [])
+
+
+def test_root_keys_are_made_once_and_only_for_a_configuration_of_its_own(tmp_path):
+    assert root_keys(tmp_path, "zookeeper://m1/penstock") is None, "proxies of other machines would not have them"
+    made = root_keys(tmp_path, None)
+    content = made.read_bytes()
+    assert (len(content), made.stat().st_mode & 0o777) == (KEY_BYTES, 0o600)
+    assert root_keys(tmp_path, None).read_bytes() == content
+    assert root_keys(tmp_path, "zookeeper://m1/penstock") == made, "an operator has put it there"
