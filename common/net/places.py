@@ -31,14 +31,14 @@ class Places:
         self._refused, self._pushed_out = RecentCount(), RecentCount()
 
     def make_room(self) -> bool:
-        """All places are taken: close the oldest stranger. False: there is none, so the new connection is refused."""
-        oldest = self.strangers.oldest()
-        if oldest is None:
+        """All places are taken: close a stranger. False: there is none, so the new connection is refused."""
+        stranger = self.strangers.first_to_go()
+        if stranger is None:
             self.refused += 1
             self._refused.add()
             limited.warning("a connection was refused: all %d %s", self.connections_max, NO_ROOM)
             return False
-        self._push_out(oldest, self.strangers)
+        self._push_out(stranger, self.strangers)
         return True
 
     def accept(self, connection: Any, *, is_tls: bool) -> None:
@@ -60,9 +60,9 @@ class Places:
             self._add(self.strangers, connection)
 
     def _add(self, strangers: BoundedStrangers, connection: Any) -> None:
-        oldest = strangers.add(connection, network_of(connection.peer.rpartition(":")[0]))
-        if oldest is not None:
-            self._push_out(oldest, strangers)
+        leaves = strangers.add(connection, network_of(connection.peer.rpartition(":")[0]))
+        if leaves is not None:
+            self._push_out(leaves, strangers)
 
     def _push_out(self, stranger: Any, among: BoundedStrangers) -> None:
         self.pushed_out += 1

@@ -1,8 +1,9 @@
 """Strangers: connections whose credential has not verified, or was refused last. They get a part of a server's places.
 
 A stranger costs its address one refused call, or none, so strangers must not take the places of clients. A full part
-closes its oldest stranger in favour of a new one: a client needs a place only until its first call. So a crowd shortens
-the time that a client has for its first call, and nothing else.
+closes a stranger in favour of a new one: the oldest of the address that has most of them, so a crowd closes its own. A
+client needs a place only until its first call. What a crowd of more addresses than places shortens is the time for that
+call, and nothing else.
 """
 
 from collections import OrderedDict
@@ -14,7 +15,7 @@ LEAST = 16  # but as many as this, where the server has room for them
 
 
 class BoundedStrangers:
-    """The strangers of one server, oldest first.
+    """The strangers of one server.
 
     The bound per address counts strangers only: any number of clients with verified credentials may share an address, as
     behind NAT.
@@ -22,8 +23,9 @@ class BoundedStrangers:
 
     def __init__(self, count_max: int, per_address_max: int) -> None:
         self.count_max, self.per_address_max = count_max, per_address_max
-        self._addresses: OrderedDict[Any, str] = OrderedDict()  # connection -> its address
-        self._by_address: dict[str, OrderedDict[Any, None]] = {}
+        self._addresses: dict[Any, str] = {}  # connection -> its address
+        self._by_address: dict[str, OrderedDict[Any, None]] = {}  # the oldest connection first
+        self._by_count: list[OrderedDict[str, None]] = [OrderedDict()]  # addresses with so many; only [0] is empty at the end
 
     def __len__(self) -> int:
         return len(self._addresses)
@@ -33,15 +35,18 @@ class BoundedStrangers:
 
     def add(self, connection: Any, address: str) -> Any:
         """Add the newest stranger; returns the one that has to go for it, or None."""
+        if connection in self._addresses:
+            return None
         same = self._by_address.setdefault(address, OrderedDict())
-        oldest = None
+        leaves = None
         if len(same) >= self.per_address_max:
-            oldest = next(iter(same))
+            leaves = next(iter(same))
         elif len(self) >= self.count_max:
-            oldest = self.oldest()
+            leaves = self.first_to_go()
         self._addresses[connection] = address
         same[connection] = None
-        return oldest
+        self._count(address, len(same) - 1, len(same))
+        return leaves
 
     def remove(self, connection: Any) -> None:
         """The connection is closed, or its credential has verified. Does nothing with one that is no stranger."""
@@ -49,12 +54,24 @@ class BoundedStrangers:
         if address is not None:
             same = self._by_address[address]
             del same[connection]
+            self._count(address, len(same) + 1, len(same))
             if not same:
                 del self._by_address[address]
 
-    def oldest(self) -> Any:
-        """The stranger that came first, or None."""
-        return next(iter(self._addresses), None)
+    def first_to_go(self) -> Any:
+        """The oldest stranger of the address that has most, of several the one that has had as many for longest; or None."""
+        most = self._by_count[-1]
+        return next(iter(self._by_address[next(iter(most))])) if most else None
+
+    def _count(self, address: str, before: int, now: int) -> None:
+        if before:
+            del self._by_count[before][address]
+        if now:
+            if now == len(self._by_count):
+                self._by_count.append(OrderedDict())
+            self._by_count[now][address] = None
+        while len(self._by_count) > 1 and not self._by_count[-1]:
+            self._by_count.pop()
 
 
 def strangers_of(connections_max: int) -> BoundedStrangers:

@@ -1,6 +1,8 @@
 """Connections whose credential has not verified: what they may take, and what ends them."""
 
+import random
 import time
+from collections import Counter
 
 import gevent
 import pytest
@@ -131,6 +133,42 @@ def test_all_strangers_together_have_a_bound_and_the_oldest_goes():
     assert [each for each in crowd if each.closed] == crowd[:1]
 
 
+def test_a_crowd_pushes_out_its_own_and_no_stranger_of_another_address():
+    strangers = BoundedStrangers(1_000, 250)
+    assert strangers.add("honest", "10.0.0.9") is None
+    pushed_out = []
+    for number in range(10_000):
+        leaves = strangers.add(number, f"10.0.1.{number % 200}")
+        if leaves is not None:
+            strangers.remove(leaves)
+            pushed_out.append(leaves)
+    assert len(strangers) == 1_000 and "honest" in strangers
+    assert pushed_out == sorted(pushed_out), "the oldest go first"
+    assert strangers.add("another", "10.0.0.8") not in ("honest", None)
+
+
+def test_the_counts_of_addresses_follow_every_change():
+    chance, strangers, model = random.Random(3), BoundedStrangers(40, 9), {}
+    for number in range(5_000):
+        if chance.random() < 0.6:
+            address = str(chance.choice([1, 2, 3, 3, 3, *range(30)]))
+            leaves = strangers.add(number, address)
+            model[number] = address
+            most = max(Counter(model.values()).values())
+            if leaves is not None:
+                assert model[leaves] == address or Counter(model.values())[model[leaves]] >= most - 1
+                strangers.remove(leaves)
+                del model[leaves]
+        elif model:
+            gone = chance.choice([*model])
+            strangers.remove(gone)
+            del model[gone]
+        assert len(strangers) == len(model) <= 40 and all(each in strangers for each in model)
+        if model:
+            most = max(Counter(model.values()).values())
+            assert Counter(model.values())[model[strangers.first_to_go()]] == most
+
+
 def test_strangers_over_tls_have_a_smaller_bound_because_of_their_memory():
     places = Places(20_000)
     plain = Closable("10.0.0.1:1")
@@ -169,7 +207,7 @@ def test_a_stranger_that_leaves_or_is_no_stranger_changes_nothing_for_others():
     assert strangers.add("a", "x") is None and strangers.add("b", "x") is None
     strangers.remove("a")
     strangers.remove("a")
-    assert strangers.add("c", "y") is None and strangers.oldest() == "b"
+    assert strangers.add("c", "y") is None and strangers.first_to_go() == "b"
     assert strangers.add("d", "y") == "b"
 
 
