@@ -25,7 +25,7 @@ class BoundedStrangers:
         self.count_max, self.per_address_max = count_max, per_address_max
         self._addresses: dict[Any, str] = {}  # connection -> its address
         self._by_address: dict[str, OrderedDict[Any, None]] = {}  # the oldest connection first
-        self._by_count: list[OrderedDict[str, None]] = [OrderedDict()]  # addresses with so many; only [0] is empty at the end
+        self._by_count = [OrderedDict[str, None]()]  # addresses with so many connections; only [0] stays when empty
 
     def __len__(self) -> int:
         return len(self._addresses)
