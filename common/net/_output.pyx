@@ -13,6 +13,8 @@ from libc.stdint cimport UINT64_MAX, uint64_t
 from common.net._buffer cimport grow, held, move_to_front, release
 from common.net._reactor cimport EPOLLIN, EPOLLOUT, PolledSocket
 
+from common.net import limits
+
 cdef extern from "<sys/socket.h>" nogil:
     ssize_t send(int fd, const void* buffer, size_t size, int flags)
     int MSG_NOSIGNAL, MSG_DONTWAIT
@@ -22,6 +24,9 @@ cdef enum:
     TLS_WRITE_BYTES = 65536       # encrypted at once; more would be copied while the socket takes nothing
     PERIODS = 6                   # in which the write deadline is divided
     PRESSED = 4                   # times the minimum rate is asked for while the process is short of memory
+
+
+cdef size_t UNREAD_BYTES_MAX = limits.UNREAD_BYTES_MAX
 
 
 cdef inline size_t counted(size_t cap) noexcept nogil:
@@ -193,6 +198,8 @@ cdef class OutputSocket(PolledSocket):
         """
         cdef double span = now - self.write_since
         cdef double rate
+        if sendable_end(self) - self.out.start > UNREAD_BYTES_MAX:
+            return self.shut("does not read its answers")
         if span * PERIODS < self.limits.write_deadline_s:
             return 0
         rate = self.taken / span

@@ -2,6 +2,11 @@
 
 from dataclasses import dataclass
 
+UNREAD_BYTES_MAX = 64 << 20
+"""Output of one link that may leave and that its peer does not take. Above it the connection is closed: a peer asks for
+more answers than it reads. Clients of proxies have one answer at a time.
+"""
+
 
 @dataclass(frozen=True)
 class Limits:

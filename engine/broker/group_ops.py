@@ -27,6 +27,9 @@ from engine.replication.frames import Fetch, Follow, StoredFrame
 limited = LimitedLog(logging.getLogger("penstock.engine"))
 
 FETCH_BYTES_MAX = 256 << 10
+FETCH_UNREAD_MAX = 16 << 20
+"""Output of a link above which it is closed in place of an answer to FETCH: the shipment has 8 MiB of it at most, and a
+slave asks for one piece at a time."""
 REPORT_MS = 100
 """Longest time between two reports to a controller."""
 
@@ -154,7 +157,9 @@ class GroupOps:
             raise RequestError(f"FETCH: {error}", layout.UNAVAILABLE) from error
 
         def answer(found: bytes | OSError) -> None:
-            if isinstance(found, OSError):
+            if peer.backlog > FETCH_UNREAD_MAX:
+                peer.close("it does not read its answers to FETCH")
+            elif isinstance(found, OSError):
                 peer.send_frame(layout.FETCH, request_id, layout.UNAVAILABLE, [f"FETCH: {found}".encode()])
             elif self._broker.group is not group or asked.epoch not in (0, group.epoch):  # the log may have been cut
                 peer.send_frame(layout.FETCH, request_id, layout.STALE_EPOCH, [_stale(asked, group).encode()])

@@ -40,6 +40,7 @@ from engine.link.constants cimport (
 )
 from engine.log.write._append cimport Appender
 
+from common.net import limits
 from engine.errors import EngineError
 from engine.link import layout
 from engine.ops.append import COUNT_RULE, HEAD_RULE
@@ -52,8 +53,7 @@ cdef enum:
     REQUESTS_NS = 100_000         # time limit for requests per turn
     UNSENT_MAX = 1 << 20          # output of a link above which only small answers are added: the next one waits for all of it
 
-cdef size_t FRAME_BYTES_MAX = layout.FRAME_BYTES_MAX
-cdef size_t STRANGER_BYTES_MAX = layout.STRANGER_BYTES_MAX
+cdef size_t FRAME_BYTES_MAX = layout.FRAME_BYTES_MAX, STRANGER_BYTES_MAX = layout.STRANGER_BYTES_MAX
 
 log = LimitedLog(logging.getLogger("penstock.engine"))
 
@@ -267,11 +267,12 @@ cdef class Turn(TurnEnd):
     cdef int run_requests(self) except -1:
         """Serve requests for a limited time. APPENDs that arrive meanwhile are written before the rest of them."""
         cdef Reactor reactor = reactor_of()
-        cdef int64_t until
         reactor.flush_dirty()  # answers of APPENDs do not wait for pulls
-        until = self.clock.monotonic_ns() + REQUESTS_NS
+        cdef int64_t until = self.clock.monotonic_ns() + REQUESTS_NS
         while self.requests:
             connection, op, request_id, payload = self.requests.popleft()
+            if (<LinkConnection>connection).writing and held(&(<LinkConnection>connection).out) > <size_t>limits.UNREAD_BYTES_MAX:
+                (<LinkConnection>connection).shut("does not read its answers")
             if not (<LinkConnection>connection).is_closed:
                 self.node.on_request(connection, op, request_id, payload)
             if self.requests and self.clock.monotonic_ns() > until:

@@ -12,7 +12,7 @@ import gevent
 from gevent import socket as gevent_socket
 
 from common.limited_log import LimitedLog
-from common.net.limits import Limits
+from common.net.limits import UNREAD_BYTES_MAX, Limits
 from common.net.writer import send_at_rate
 from engine.link import layout
 from engine.node import Node
@@ -147,6 +147,9 @@ class LinkConnection:
             _, op, _, _, request_id, _ = layout.HEADER.unpack_from(data)
             payload = bytes(data[layout.HEADER_SIZE : 4 + size])
             del data[: 4 + size]
+            if min(self.queued, self._sendable) - (self.queued - self.backlog) > UNREAD_BYTES_MAX:
+                self.close("does not read its answers")
+                return True
             self._node.on_request(self, op, request_id, payload)
         return True
 

@@ -5,6 +5,7 @@ import socket
 import gevent
 import pytest
 
+from common.net import limits
 from engine.client import rpc as rpc_module
 from engine.client import transport as transport_reference
 from engine.client.rpc import RpcClient
@@ -14,6 +15,8 @@ from engine.link.codes import NO_ROOM
 from engine.link.errors import PayloadError
 from engine.link.integers import U64
 from engine.link.pull import decode_answer, encode_pull
+from engine.link.topic import encode_topics
+from engine.server import serve
 from engine.server.native import NATIVE
 from tests import link_bytes as raw
 from tests.contract.link_engine import FORMS, KEY, Engine, turn_until
@@ -80,6 +83,23 @@ def test_a_link_that_is_not_read_gets_a_bounded_output_and_a_small_answer_is_not
         while len(order) < 41:
             order.append(link.receive()[2])
     assert order.index(100) < 20
+
+
+def test_a_link_that_asks_for_more_than_it_reads_is_closed_at_a_bound(engine, monkeypatch):
+    for module in (limits, serve):
+        monkeypatch.setattr(module, "UNREAD_BYTES_MAX", 2 * MIB)
+    question = encode_topics([(f"topic-{number}", 1) for number in range(1_000)])
+    code, answer = engine.ask(layout.TOPIC, question)
+    assert code == 0
+    link = engine.raw()
+    link.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    asked = 0
+    with gevent.Timeout(30), pytest.raises(ConnectionError):
+        for asked in range(2_000):
+            link.send(layout.TOPIC, question, request_id=asked + 1)
+            gevent.sleep(0)
+    assert asked > 2 * MIB // len(answer)
+    assert engine.ask(layout.TOPIC, question)[0] == 0
 
 
 def test_waiting_pulls_of_a_link_that_closes_are_forgotten(engine):
