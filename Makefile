@@ -10,7 +10,7 @@ SOURCES := $(shell find $(NATIVE) -name '*.p[yx][xdi]' -o -name '*.h')
 SOURCES += $(wildcard $(shell find $(NATIVE) -name '_*.pxd' | sed 's|/_\([^/]*\)\.pxd$$|/\1.py|'))
 ARGS ?=
 
-.PHONY: help run test lint native clients bench bench-alone bench-replicas peers peers-replicated lock wheel without-compiler fuzz sanitize simulate simulate-group mutants machines deb fresh powercut flips partitions nemesis flow outage bufferfaults switchover reconcile moves kafkafaults copykills sparkfaults sparkcluster bench-spark reconcileids rehearsals bench-kafka bench-cut slow clean
+.PHONY: help run test lint native clients bench bench-alone bench-replicas peers peers-replicated lock wheel without-compiler fuzz sanitize simulate simulate-group mutants machines deb fresh powercut flips partitions nemesis flow floods outage bufferfaults switchover reconcile moves kafkafaults copykills sparkfaults sparkcluster bench-spark reconcileids rehearsals bench-kafka bench-cut slow clean
 help:
 	@sed -n 's/^## //p' Makefile
 
@@ -160,6 +160,10 @@ nemesis: $(VENV)/.installed-dev
 ## make flow              run large pulls of 350 consumers, then a crowd of slow readers, idle connections and strangers beside a live flow (SECONDS=600 CONSUMERS=350)
 flow: $(VENV)/.installed-dev
 	PENSTOCK_FLOW_SECONDS=$(or $(SECONDS),600) PENSTOCK_FLOW_CONSUMERS=$(or $(CONSUMERS),350) $(BIN)/python -m pytest -s tests/fault/test_flow_control.py $(ARGS)
+
+## make floods            flood every port beside honest clients: strangers over TLS, wrong ids, mutated frames, slow readers (STRANGERS=10000 IDS=1000000 FRAMES=300000; an hour)
+floods: $(VENV)/.installed-dev
+	PENSTOCK_FLOOD_WINDOW_S=10 PENSTOCK_FLOOD_AFTER_S=30 PENSTOCK_FLOOD_STRANGERS=$(or $(STRANGERS),10000) PENSTOCK_FLOOD_IDS=$(or $(IDS),1000000) PENSTOCK_FLOOD_FRAMES=$(or $(FRAMES),300000) $(BIN)/python -m pytest -s -m "slow or not slow" tests/fault/floods $(ARGS)
 
 ## make without-compiler  install a copy of this tree with CC=/bin/false and send a message through it
 without-compiler: $(VENV)/.installed-dev
