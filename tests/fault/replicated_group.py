@@ -58,11 +58,12 @@ class OwnProcess:
     """A process of Penstock, which a test kills, stops, continues and starts again.
 
     Attributes:
+        command: its command line at the next start.
         facts: the line that it wrote when it was ready.
     """
 
     def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
-        self._command, self.log = [*command], log
+        self.command, self.log = [*command], log
         self._environment = {**os.environ, **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None
         self._ready: int | None = None
@@ -73,7 +74,7 @@ class OwnProcess:
         self._ready, writing = os.pipe()
         with open(self.log, "ab") as log:
             self._process = subprocess.Popen(
-                [*self._command, "--ready-fd", str(writing)], pass_fds=[writing], stdout=log, stderr=log,
+                [*self.command, "--ready-fd", str(writing)], pass_fds=[writing], stdout=log, stderr=log,
                 env=self._environment,
             )  # fmt: skip
         os.close(writing)

@@ -168,7 +168,7 @@ class PageCluster:
 
     def _leads(self, name: str) -> bool:
         if self.record.master != BROKERS[name]:
-            switch = f"penstock broker switch g --to {BROKERS[name]} --cluster-key /etc/penstock/cluster.key"
+            switch = f"penstock broker switch g --to {BROKERS[name]} --controller-key /etc/penstock/controller.key"
             self._machines[THIRD].run(f"{ENVIRONMENT} {switch} || true")
         return self.record.master == BROKERS[name]
 

@@ -37,3 +37,18 @@ def test_an_auth_file_that_others_may_read_is_refused(tmp_path):
     path.chmod(0o644)
     with pytest.raises(InvalidEntry, match="chmod 600"):
         ZooKeeperOptions("h", auth_file=str(path)).auth()
+
+
+def test_a_credential_that_systemd_gives_takes_the_place_of_the_auth_file_and_its_group_may_read_it(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "given").mkdir()
+    path = tmp_path / "given" / "zookeeper.auth"
+    path.write_text("user:of the unit\n")
+    path.chmod(0o440)  # as systemd makes it: the mask of an access list that names the service's user
+    options = ZooKeeperOptions("h", auth_file="/nowhere/zookeeper.auth")
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path / "given"))
+    assert options.auth() == [("digest", "user:of the unit")]
+    monkeypatch.delenv("CREDENTIALS_DIRECTORY")
+    with pytest.raises(InvalidEntry, match=r"/nowhere/zookeeper\.auth: cannot be read"):
+        options.auth()
