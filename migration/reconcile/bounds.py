@@ -8,7 +8,7 @@ Of a topic that proxies write to both sides everything is judged. No offset of o
 messages on their way, or at a bound of time, seem to be missing at first: see `BoundsFinder.widened`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import NamedTuple
 
@@ -68,13 +68,36 @@ class BoundsFinder:
     ) -> None:  # fmt: skip
         self._kafka, self._engine, self._open_reader = kafka, engine, open_reader
         self._back, self._committed, self._span = back, back.committed(), span  # before the ends, as all positions
+        self._rows: dict[str, list[SourceState]] = {}
+        self._topics: dict[str, KafkaTopic] = {}
+        self._offsets: dict[tuple[Partition, int], int | None] = {}
+
+    def look_ahead(self, definitions: Sequence[TopicDefinition]) -> None:
+        """Ask for what `of` needs of all these topics, in some four questions in place of six per topic."""
+        topics = [CopiedTopic(each.name, each.made_ms, each.queues) for each in definitions]
+        self._rows = self._engine.copied(topics)  # before the ends: what is judged lies below them
+        self._topics = self._kafka.topics([each.name for each in topics])
+        partitions = [
+            Partition(each.name, queue)
+            for each in topics
+            if each.name in self._topics
+            for queue in range(min(each.queues, self._topics[each.name].partitions))
+        ]
+        times = (EARLIEST, STABLE_END, self._span.from_ms, self._span.to_ms)
+        self._offsets = {
+            (partition, at): offset
+            for at in times
+            if at is not None
+            for partition, offset in self._kafka.offsets(partitions, at).items()
+        }
 
     def of(self, definition: TopicDefinition, has_copy_back: bool) -> TopicBounds:
         """The bounds of one topic, which has the same name on both sides."""
         topic = CopiedTopic(definition.name, definition.made_ms, definition.queues)
         stored = stored_name(topic.name, topic.made_ms)
-        rows = self._engine.copied([topic])[topic.name]  # before the ends: what is judged lies below them
-        found = self._kafka.topics([topic.name]).get(topic.name)
+        if topic.name not in self._rows:
+            self.look_ahead([definition])
+        rows, found = self._rows[topic.name], self._topics.get(topic.name)
         if found is None:
             raise PlanRefused(f"kafka topic {topic.name}: it does not exist (any more)")
         if found.partitions != topic.queues:
@@ -106,7 +129,8 @@ class BoundsFinder:
     def widened(self, bounds: TopicBounds, queue: int) -> TopicBounds:
         """Bounds with all that both sides have of a queue now, to look for what seems to be missing."""
         partition = Partition(bounds.topic.name, queue)
-        kafka = ReadRange(self._asked(partition, EARLIEST, 0), self._asked(partition, STABLE_END, 0))
+        now = {at: self._kafka.offsets([partition], at)[partition] or 0 for at in (EARLIEST, STABLE_END)}
+        kafka = ReadRange(now[EARLIEST], now[STABLE_END])
         home = next(each for each in self._engine.homes(bounds.topic) if queue in each.queues)
         report = queue_reports(home.link, bounds.stored, [queue])[queue]
         scope = bounds.scopes[queue]._replace(source_first=0, source_end=OFFSET_MAX, own_first=0, own_end=OFFSET_MAX)
@@ -174,7 +198,11 @@ class BoundsFinder:
         return max((each for each in times if each is not None), default=None)
 
     def _asked(self, partition: Partition, at: int, otherwise: int) -> int:
-        found = self._kafka.offsets([partition], at)[partition]
+        """An offset as it was when the topics were looked at, where it was asked for then."""
+        place = partition, at
+        if place not in self._offsets:
+            self._offsets[place] = self._kafka.offsets([partition], at)[partition]
+        found = self._offsets[place]
         return otherwise if found is None else found
 
 

@@ -7,13 +7,13 @@ side and minute, one fetch, and RUN_BYTES for the drill-down. Nothing is written
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from common.kafka.base import PartitionReader
-from common.kafka.records import Partition
+from common.kafka.records import Partition, Records
 from migration.positions import EnginePositions
 from migration.reconcile.bounds import TopicBounds
 from migration.reconcile.engine_side import pieces
@@ -99,11 +99,27 @@ class TopicComparison:
         self._widened = widened or (lambda bounds, queue: bounds)
         self._key: HashKey = (int.from_bytes(os.urandom(8)), int.from_bytes(os.urandom(8)))
         self._told_s = time.monotonic()
+        self._taken: dict[int, Windows] | None = None
+
+    @property
+    def kafka_ranges(self) -> dict[Partition, ReadRange]:
+        """What has to be read of Kafka for the windows."""
+        return {Partition(self._bounds.topic.name, queue): each for queue, each in self._bounds.kafka.items()}
+
+    def begin(self) -> None:
+        """All of `kafka_ranges` is given by `take` from now on, so `run` does not read it."""
+        self._taken = {queue: {} for queue in self._bounds.scopes}
+
+    def take(self, records: Records) -> None:
+        """Take records of Kafka that were read for several topics."""
+        queue = records.partition.number
+        assert self._taken is not None
+        fold(rows_of_records(records, self._bounds.scopes[queue], self._key), self._taken[queue])
 
     def run(self) -> Compared:
         """Compare. Blocks; raises KafkaFault, AdminError, OSError, PayloadError."""
-        result = Compared(self._bounds.topic.name)
-        sides = (self._windows(KAFKA), self._windows(ENGINE))
+        result, self._told_s = Compared(self._bounds.topic.name), time.monotonic()
+        sides = (self._windows(KAFKA) if self._taken is None else self._taken, self._windows(ENGINE))
         result.kafka, result.kafka_bytes = _totals(sides[KAFKA])
         result.engine, result.engine_bytes = _totals(sides[ENGINE])
         for queue in self._bounds.scopes:
@@ -200,6 +216,28 @@ class TopicComparison:
         if (now := time.monotonic()) >= self._told_s + TELL_S:
             self._told_s = now
             self._progress(sentence)
+
+
+def read_kafka(
+    comparisons: Sequence[TopicComparison], open_reader: Callable[[], PartitionReader],
+    progress: Callable[[str], object],
+) -> None:  # fmt: skip
+    """Read Kafka once for several topics, which have one request in common where each alone would wait for several.
+
+    Blocks; raises KafkaFault.
+    """
+    by_partition = {each: one for one in comparisons for each in one.kafka_ranges}
+    ranges = {partition: span for one in comparisons for partition, span in one.kafka_ranges.items()}
+    total, read, told_s = sum(max(0, each.end - each.first) for each in ranges.values()), 0, time.monotonic()
+    for each in comparisons:
+        each.begin()
+    with closing(open_reader()) as reader:
+        for records in fetches(reader, ranges):
+            by_partition[records.partition].take(records)
+            read += len(records.offsets)
+            if time.monotonic() >= told_s + TELL_S:
+                told_s = time.monotonic()
+                progress(f"{len(comparisons)} topics: Kafka: {read:,} messages of {total:,} offsets")
 
 
 def found_in(queue: int, runs: tuple[RowRuns, RowRuns], bytes_max: int) -> Iterator[Discrepancy]:

@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from common.admin.administrator import Administrator
@@ -12,8 +12,8 @@ from kafka_bridge.copy_out.positions import CopiedPositions, position_group
 from migration.errors import PlanRefused
 from migration.plan import MigrationPlan
 from migration.positions import EnginePositions
-from migration.reconcile.bounds import BoundsFinder
-from migration.reconcile.comparison import Compared, TopicComparison
+from migration.reconcile.bounds import BoundsFinder, TopicBounds
+from migration.reconcile.comparison import Compared, TopicComparison, read_kafka
 from migration.reconcile.findings import DiscrepancyKind
 from migration.reconcile.lookups import FindingReads
 from migration.reconcile.repair import Repaired, TopicRepair
@@ -21,6 +21,8 @@ from migration.reconcile.spans import TimeSpan
 
 KIND = "migration_check"
 FINDINGS_KEPT_MAX = 100
+PARTITIONS_AT_ONCE = 100
+"""Whose records of Kafka are read together. More save requests, and cost memory; and their ends are older at the end."""
 TOPICS_BYTES_MAX, FINDINGS_BYTES_MAX = 36 << 10, 24 << 10
 """As JSON, of the entry that keeps a result. Topics that differ are the first in it; the others are added up in one row."""
 DIFFERENCES = tuple(kind.name.lower() for kind in DiscrepancyKind if kind is not DiscrepancyKind.SUPERSEDED)
@@ -56,18 +58,36 @@ class PlanCheck:
         """Compare every topic. Blocks; raises PlanRefused, KafkaFault, AdminError, OSError, PayloadError."""
         back = CopiedPositions(self._kafka, self._open_reader, position_group(self._plan.name))
         finder = BoundsFinder(self._kafka(), self._engine, self._open_reader, back, span)
-        return [self._compare(finder, name) for name in self._plan.topic_names]
+        definitions = [self._definition(name) for name in self._plan.topic_names]
+        found: list[CheckedTopic] = []
+        for some in _together(definitions):
+            found += self._compare(finder, some)
+        return found
 
-    def _compare(self, finder: BoundsFinder, name: str) -> CheckedTopic:
+    def _definition(self, name: str) -> TopicDefinition:
         entry = self._admin.store.get("topic", name)
         if entry is None:
             raise PlanRefused(f"topic {name}: it has no entry: start the plan first")
-        definition = TopicDefinition.from_value(name, entry.value)
+        return TopicDefinition.from_value(name, entry.value)
+
+    def _compare(self, finder: BoundsFinder, definitions: Sequence[TopicDefinition]) -> list[CheckedTopic]:
+        """Compare topics whose records of Kafka are read together."""
+        finder.look_ahead(definitions)
+        bounds = [finder.of(each, self._has_copy_back(each.name)) for each in definitions]
+        comparisons = [
+            TopicComparison(
+                each, self._engine, self._open_reader, self._progress, widened=finder.widened if each.is_dual else None
+            )
+            for each in bounds
+        ]
+        read_kafka(comparisons, self._open_reader, self._progress)
+        return [self._confirmed(each, one.run()) for each, one in zip(bounds, comparisons, strict=True)]
+
+    def _has_copy_back(self, name: str) -> bool:
         copy = self._admin.store.get(CopyOutDefinition.kind, name)
-        has_copy_back = copy is not None and copy.value.get("plan") == self._plan.name
-        bounds = finder.of(definition, has_copy_back)
-        widened = finder.widened if bounds.is_dual else None
-        compared = TopicComparison(bounds, self._engine, self._open_reader, self._progress, widened=widened).run()
+        return copy is not None and copy.value.get("plan") == self._plan.name
+
+    def _confirmed(self, bounds: TopicBounds, compared: Compared) -> CheckedTopic:
         reads = FindingReads(bounds, self._kafka(), self._engine, self._open_reader)
         kept = reads.confirmed(compared.findings)
         for gone in compared.findings:
@@ -96,6 +116,18 @@ class PlanCheck:
             "findings": _that_fit(findings[:FINDINGS_KEPT_MAX], FINDINGS_BYTES_MAX),
         }  # fmt: skip
         store.put(KIND, self._plan.name, value, found.version if found is not None else 0)
+
+
+def _together(definitions: Sequence[TopicDefinition]) -> Iterator[list[TopicDefinition]]:
+    """Topics that are read together: some, as a fetch holds up to 1 MiB per partition, and their ends are taken at once."""
+    some: list[TopicDefinition] = []
+    for each in definitions:
+        if some and sum(one.queues for one in some) + each.queues > PARTITIONS_AT_ONCE:
+            yield some
+            some = []
+        some.append(each)
+    if some:
+        yield some
 
 
 def topic_row(compared: Compared) -> dict[str, Any]:

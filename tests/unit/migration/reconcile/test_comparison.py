@@ -2,11 +2,14 @@
 
 import uuid
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
+from common.admin.administrator import Administrator
 from common.clock import SystemClock
 from common.config.definitions import CutRecord, TopicDefinition
+from common.config.memory_store import MemoryConfigStore
 from common.contract import Message, encode_struct
 from common.kafka.base import CommittedPosition, ReaderOptions
 from common.kafka.copy_mark import COPY_HEADER, CopyMark, content_hash
@@ -34,6 +37,7 @@ from migration.reconcile.bounds import BoundsFinder
 from migration.reconcile.comparison import TopicComparison
 from migration.reconcile.findings import DiscrepancyKind
 from migration.reconcile.lookups import FindingReads
+from migration.reconcile.plan_check import PlanCheck
 from migration.reconcile.repair import TopicRepair
 from migration.reconcile.spans import TimeSpan
 from migration.topic_sides import TopicSides
@@ -66,9 +70,9 @@ class BothSides:
         sent_before: bodies of messages that the engine has before the copy begins.
     """
 
-    def __init__(self, engine, sent_before=()) -> None:
+    def __init__(self, engine, sent_before=(), cluster=None) -> None:
         self.name = f"t{uuid.uuid4().hex[:8]}"
-        self.cluster = MemoryKafka()
+        self.cluster = cluster or MemoryKafka()
         self.cluster.create(self.name, 1)
         self.admin = MemoryKafkaAdmin(self.cluster)
         self.link = AdminClient(engine.address, ADMIN_SECRET)
@@ -441,3 +445,48 @@ def test_what_retention_deleted_on_one_side_of_a_dual_write_is_not_judged(dual):
     dual.write(b"old", b"new")
     dual.cluster.starts[Partition(dual.name, QUEUE)] = 4
     assert dual.compare().findings == []
+
+
+class CountingAdmin(MemoryKafkaAdmin):
+    questions = 0
+
+    def topics(self, names=None):
+        self.questions += 1
+        return super().topics(names)
+
+    def offsets(self, partitions, at):
+        self.questions += 1
+        return super().offsets(partitions, at)
+
+
+def compare_together(engine, count):
+    """Topics of one plan, of which the last one lacks a message in the engine: what is found, and what it took."""
+    cluster, store = MemoryKafka(), MemoryConfigStore()
+    sides = [BothSides(engine, cluster=cluster) for _ in range(count)]
+    for each in sides:
+        each.add(3)
+        each.copy(*([1] if each is sides[-1] else []))
+        store.put("topic", each.name, {"home": "kafka:main", "queues": 1, "id_window_ms": 0}, 0)
+    plan = SimpleNamespace(name="shop", topic_names=[each.name for each in sides])
+    admin, opened = CountingAdmin(cluster), []
+
+    def open_reader():
+        opened.append(MemoryKafkaReader(cluster, ReaderOptions(records_max=7)))
+        return opened[-1]
+
+    check = PlanCheck(
+        Administrator(store, "cli:ann@desk", SystemClock()), plan, lambda: admin, sides[0].engine, open_reader, print
+    )
+    found = [each.compared for each in check.compare(WHOLE)]
+    for each in sides:
+        each.link.close()
+    return [(each.topic, each.kafka, each.engine, sum(each.counts.values())) for each in found], sides, admin, opened
+
+
+@pytest.mark.parametrize("count", [2, 30])
+def test_topics_of_a_plan_are_read_together_and_what_differs_is_found_in_its_topic_alone(engine, count):
+    found, sides, admin, opened = compare_together(engine, count)
+    equal = [(each.name, 3, 3, 0) for each in sides]
+    assert found == [*equal[:-1], (sides[-1].name, 3, 2, 1)]
+    assert admin.questions <= 6, "for all topics, and for the finding"
+    assert len(opened) <= 6, "one for all topics, and those of the drill-down"
