@@ -354,8 +354,14 @@ class ClusterAdmin(ABC):
         """Consumer groups and their states, such as Stable or Empty."""
 
     @abstractmethod
-    def committed(self, group: str) -> dict[Partition, CommittedPosition]:
-        """The positions of a group; empty also for a group that does not exist."""
+    def committed(
+        self, group: str, partitions: Collection[Partition] | None = None
+    ) -> dict[Partition, CommittedPosition]:
+        """The positions of a group; empty also for a group that does not exist.
+
+        Args:
+            partitions: of interest: those of others may be left out. None: all are of interest, which costs more.
+        """
 
     def group_offsets(self, group: str) -> dict[Partition, int]:
         """As `committed`, without the notes."""

@@ -1,4 +1,4 @@
-"""The copier from one topic of the engine to a topic of Kafka: each message once, per queue in order.
+"""The copy of one topic of the engine to a topic of Kafka, by turns: each message once, per queue in order.
 
 Records and positions are one transaction of Kafka. So a copier that is killed at any moment leaves nothing half done:
 the next one ends the open transaction, which fences this one, and begins at the position that is committed. Where the
@@ -8,11 +8,13 @@ outcome of a commit is unknown the copier does the same with itself.
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 
 from common.config.definitions.copies import CopyOutDefinition
 from common.kafka.base import (
+    ClusterAdmin,
+    CommittedPosition,
     KafkaDriver,
     KafkaProducer,
     KafkaTopic,
@@ -25,7 +27,6 @@ from common.limited_log import LimitedLog
 from engine.client.admin import AdminError
 from engine.link.copy import SourceState
 from engine.link.errors import LinkError
-from engine.link.pieces import AnswerPiece
 from kafka_bridge.connecting import FollowedConnection
 from kafka_bridge.copy_out.engine_reads import EngineReads, MessagesDeleted
 from kafka_bridge.copy_out.page import EngineTopic, OutgoingPage, is_from
@@ -39,137 +40,234 @@ KEEP_S = 3_600.0
 """Interval at which positions are committed that have not moved. Kafka expires those of a quiet group, after 7 days by
 default, and counts from the last commit."""
 BACKOFF_S, CLOSE_S = 1.0, 1.0
-IDLE_S, WATCH_S = 60.0, 1.0
-"""A copy without a message for so long closes its producer, whose client has threads and connections, and asks the engine
-for the next message at this interval. Opening again takes less than a second."""
+IDLE_S, TURN_S = 60.0, 1.0
+"""A copy without a message for so long ends its turn. One that others wait for ends it at once then, or after TURN_S."""
+SHAPE_S = 30.0
+"""Pause between two turns of a copy some of whose queues have no partition in Kafka."""
 _FAULTS = (KafkaFault, AdminError, LinkError, OSError, MessagesDeleted, UnmappableMessage)
 
 
-class OutCopier:
-    """InCopies until it is stopped, in the thread that calls `run`; begins again after each fault.
+class TurnClients:
+    """Clients of a cluster for one thread's turns. They are made at the first use, and again once the files have changed.
 
     Args:
-        follow: reads the cluster's files; called at each opening. Raises ClusterUnreachable.
-        open_engine: links to the engine's brokers; called after each fault. Raises OSError, LinkError, AdminError.
+        follow: reads the cluster's files. Raises ClusterUnreachable.
+    """
+
+    def __init__(self, driver: KafkaDriver, follow: Callable[[], FollowedConnection]) -> None:
+        self.driver, self._follow = driver, follow
+        self._kafka: FollowedConnection | None = None
+        self._admin: ClusterAdmin | None = None
+
+    def refresh(self) -> FollowedConnection:
+        """The cluster's connection, as its files are now. Raises ClusterUnreachable."""
+        if self._kafka is None or self._kafka.is_outdated():
+            self.close()
+            self._kafka = self._follow()
+        return self._kafka
+
+    def admin(self) -> ClusterAdmin:
+        """By the connection that `refresh` gave last. Raises KafkaFault."""
+        if self._admin is None:
+            self._admin = self.driver.admin(self.refresh().opened)
+        return self._admin
+
+    def close(self) -> None:
+        """Close them; the next use makes others."""
+        admin, self._admin, self._kafka = self._admin, None, None
+        if admin is not None:
+            admin.close()
+
+
+class OutCopier:
+    """The copy of one topic. It has a producer of its own while it has a turn, and none between two turns.
+
+    Each turn opens the producer, which fences all earlier ones of the copy, and then reads the positions. So nothing that is
+    kept between turns decides about what is copied.
+
+    Args:
+        open_engine: links to the engine's brokers; called at each turn. Raises OSError, LinkError, AdminError.
     Attributes:
         fault: why nothing is copied now; empty: it is.
         copied, skipped: records since the start, of committed transactions.
+        next: after a turn that ended in good order: next offset per queue that is copied. None: a turn is due.
+        due_s, again_s: monotonic times: there is no turn before the first one, and one in any case after the second one.
+        kept_s: when all positions were committed last.
+        on_stop: called once it is to end.
     """
 
-    def __init__(
-        self, copy: CopyOutDefinition, driver: KafkaDriver, follow: Callable[[], FollowedConnection],
-        open_engine: Callable[[], EngineReads],
-    ) -> None:  # fmt: skip
-        self._copy, self._driver, self._follow, self._open = copy, driver, follow, open_engine
-        self._stopping = threading.Event()
+    def __init__(self, copy: CopyOutDefinition, open_engine: Callable[[], EngineReads]) -> None:
+        self.copy, self._open = copy, open_engine
+        self._stopping, self.ended = threading.Event(), threading.Event()
+        self.on_stop: Callable[[], object] = lambda: None
         self.fault = ""
         self.copied = self.skipped = 0
+        self.next: dict[int, int] | None = None
+        self.due_s = self.again_s = 0.0
+        self.kept_s = -KEEP_S
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping.is_set()
 
     def stop(self) -> None:
-        """Let `run` return after the present transaction."""
+        """End after the present transaction; see `join`."""
         self._stopping.set()
+        self.on_stop()
 
-    def run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                self._copy_on()
-            except _FAULTS as fault:
-                self.fault = f"copy_out={self._copy.name}: {fault}"
-                limited.warning("%s", self.fault)
-                self._stopping.wait(BACKOFF_S)
-            except Exception as fault:
-                self.fault = f"copy_out={self._copy.name}: internal error: {fault}"
-                limited.exception("copy_out=%s: internal error", self._copy.name)
-                self._stopping.wait(BACKOFF_S)
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the end; False: it has not ended in time."""
+        return self.ended.wait(timeout_s)
 
-    def _copy_on(self) -> None:
-        with closing(self._open()) as engine:
-            self._copy_from(engine)
+    def take_turn(self, clients: TurnClients, is_awaited: Callable[[], bool] = lambda: False) -> None:
+        """Copy until nothing has come for a while, until a fault, or until others have waited for long enough.
 
-    def _copy_from(self, engine: EngineReads) -> None:
-        """Copy until a fault, the end, other files of the cluster, or other queues or brokers than the links have."""
-        kafka = self._follow()
-        options = ProducerOptions(transactional_id=transactional_id(self._copy))
+        Args:
+            is_awaited: whether another copy waits for this one's turn to end.
+        """
+        self.next = None
+        if self.is_stopping:
+            return
+        try:
+            with closing(self._open()) as engine:
+                self._copy_from(engine, clients, is_awaited)
+        except _FAULTS as fault:
+            self.tell(fault)
+            clients.close()
+        except Exception as fault:
+            limited.exception("copy_out=%s: internal error", self.copy.name)
+            self.tell(f"internal error: {fault}")
+            clients.close()
+
+    def tell(self, fault: object) -> None:
+        """Nothing is copied now, for this reason; the next turn comes after a pause."""
+        self.due_s = time.monotonic() + BACKOFF_S
+        sentence = f"copy_out={self.copy.name}: {fault}"
+        if sentence != self.fault:
+            limited.warning("%s", sentence)
+        self.fault = sentence
+
+    def _copy_from(self, engine: EngineReads, clients: TurnClients, is_awaited: Callable[[], bool]) -> None:
+        """Copy until the turn ends, or until files of the cluster, queues or brokers are others than the clients have."""
+        kafka = clients.refresh()
+        options = ProducerOptions(transactional_id=transactional_id(self.copy))
         # Opening ends what an earlier copier left open, so it comes before the positions are read.
-        with closing(_Closing(self._driver.producer(kafka.opened, options))) as opened:
-            places = engine.places()
-            with closing(self._driver.admin(kafka.opened)) as admin:
-                topic = topic_of(admin, self._copy.topic_of_kafka)
-                copied = CopiedPositions(
-                    lambda: admin, lambda: self._driver.reader(kafka.opened, ReaderOptions()), group_of(self._copy)
-                )
-                positions = copied.of(topic, places, copied.committed(), engine.cut)
-            notes = {queue: note_of(place, topic.id) for queue, place in places.items()}
+        with closing(_Closing(clients.driver.producer(kafka.opened, options))) as opened:
+            places, admin = engine.places(), clients.admin()
+            topic = topic_of(admin, self.copy.topic_of_kafka)
+            copied = CopiedPositions(
+                lambda: admin, lambda: clients.driver.reader(kafka.opened, ReaderOptions()), group_of(self.copy)
+            )
+            committed = copied.committed([Partition(topic.name, each) for each in places if each < topic.partitions])
+            positions = copied.of(topic, places, committed, engine.cut)
             opened.producer.partitions(topic.name)
-            moved_s, kept_s = time.monotonic(), -KEEP_S
-            while self._goes_on(engine, kafka) and time.monotonic() < moved_s + IDLE_S:
-                page = self._read(engine, places, topic, positions)
-                is_due = time.monotonic() >= kept_s + KEEP_S
-                if page.next or (is_due and positions):
-                    positions.update(page.next)
-                    self._commit(opened.producer, page, positions if is_due else page.next, notes)
-                    kept_s = time.monotonic() if is_due else kept_s
-                moved_s = time.monotonic() if page.next else moved_s
-                self.fault = self._shape_fault(places, topic.partitions)
-                if opened.producer.partitions(topic.name) != topic.partitions:
-                    return
-        if not self.fault:
-            self._watch(engine, kafka, positions)
+            transactions = _Transactions(self.copy, opened.producer, engine, places, topic, positions)
+            if not transactions.are_kept(committed):
+                self.kept_s = -KEEP_S
+            self._copy_on(transactions, lambda: self._goes_on(engine, kafka), is_awaited)
+        self.next = {queue: positions.get(queue, engine.begin(queue)) for queue in places if queue < topic.partitions}
+        self.again_s = time.monotonic() + (SHAPE_S if self.fault else KEEP_S)
+
+    def _copy_on(
+        self, transactions: "_Transactions", goes_on: Callable[[], bool], is_awaited: Callable[[], bool]
+    ) -> None:
+        began_s = moved_s = time.monotonic()
+        while goes_on():
+            has_moved = transactions.commit_next(self, in_haste=is_awaited())
+            now_s = time.monotonic()
+            moved_s = now_s if has_moved else moved_s
+            self.fault = self._shape_fault(transactions.places, transactions.topic.partitions)
+            if transactions.is_outdated() or now_s >= moved_s + IDLE_S:
+                return
+            if is_awaited() and (not has_moved or now_s >= began_s + TURN_S):
+                return
 
     def _goes_on(self, engine: EngineReads, kafka: FollowedConnection) -> bool:
         return not self._stopping.is_set() and engine.is_current() and not kafka.is_outdated()
-
-    def _watch(self, engine: EngineReads, kafka: FollowedConnection, positions: dict[int, int]) -> None:
-        """Wait, without clients of Kafka, for a message beyond the positions; it is read again after an opening."""
-        ends = time.monotonic() + KEEP_S
-        while self._goes_on(engine, kafka) and time.monotonic() < ends and not engine.read(positions, 1, 0, _ignored):
-            self._stopping.wait(WATCH_S)
 
     def _shape_fault(self, places: dict[int, EngineTopic], partitions: int) -> str:
         """Why some queues are not copied; empty: all are."""
         if max(places, default=-1) < partitions:
             return ""
         return (
-            f"copy_out={self._copy.name}: the topic has {max(places) + 1:,} queues and {partitions:,} partitions in Kafka: "
+            f"copy_out={self.copy.name}: the topic has {max(places) + 1:,} queues and {partitions:,} partitions in Kafka: "
             f"queues from {partitions:,} on wait until it has as many: add them there"
         )
 
-    def _read(
-        self, engine: EngineReads, places: dict[int, EngineTopic], topic: KafkaTopic, positions: dict[int, int]
-    ) -> OutgoingPage:
+
+class _Transactions:
+    """What one turn reads of the engine, and commits in Kafka together with its positions.
+
+    Args:
+        positions: moved on with each transaction.
+    """
+
+    def __init__(
+        self, copy: CopyOutDefinition, producer: KafkaProducer, engine: EngineReads, places: dict[int, EngineTopic],
+        topic: KafkaTopic, positions: dict[int, int],
+    ) -> None:  # fmt: skip
+        self._copy, self._producer, self._engine, self.places = copy, producer, engine, places
+        self.topic, self._positions = topic, positions
+        self._notes = {queue: note_of(place, topic.id) for queue, place in places.items()}
+
+    def are_kept(self, committed: Mapping[Partition, CommittedPosition]) -> bool:
+        """Whether the group has all positions, with their notes."""
+        of_topic = {queue: committed.get(Partition(self.topic.name, queue)) for queue in self._positions}
+        return all(
+            each is not None and each.offset == self._positions[queue] and each.note.startswith(self._notes[queue])
+            for queue, each in of_topic.items()
+        )
+
+    def is_outdated(self) -> bool:
+        """Whether Kafka's topic has another number of partitions. Raises KafkaFault."""
+        return self._producer.partitions(self.topic.name) != self.topic.partitions
+
+    def commit_next(self, copier: OutCopier, in_haste: bool) -> bool:
+        """Copy what comes next; returns whether anything did. Raises KafkaFault, AdminError, LinkError, OSError.
+
+        Args:
+            copier: counts, and knows when all positions were committed.
+            in_haste: do not wait for more than there is.
+        """
+        page, now_s = self._page(in_haste), time.monotonic()
+        is_due = now_s >= copier.kept_s + KEEP_S and bool(self._positions)
+        if page.next or is_due:
+            self._positions.update(page.next)
+            self._commit(page, self._positions if is_due else page.next)
+            copier.kept_s = now_s if is_due else copier.kept_s
+            copier.copied += len(page.records.topics)
+            copier.skipped += page.skipped
+        return bool(page.next)
+
+    def _page(self, in_haste: bool) -> OutgoingPage:
         """Gather records for one transaction."""
         sources: dict[int, SourceState] = {}
 
         def is_own(queue: int, offset: int) -> bool:
             if queue not in sources:
-                sources[queue] = engine.sources(queue)
-            return is_from(sources[queue], offset, topic.id)
+                sources[queue] = self._engine.sources(queue)
+            return is_from(sources[queue], offset, self.topic.id)
 
-        page = OutgoingPage(self._copy.topic_of_kafka, places, is_own, topic.id)
+        page = OutgoingPage(self._copy.topic_of_kafka, self.places, is_own, self.topic.id)
         ends = time.monotonic() + COMMIT_S
         while (left := ends - time.monotonic()) > 0 and page.bytes < COMMIT_BYTES:
             sources.clear()  # a source of what is read next may have been accepted since
-            at, room = {**positions, **page.next}, COMMIT_BYTES - page.bytes
-            if not engine.read(at, room, int(left * 1000), page.add, topic.partitions):
-                self._stopping.wait(min(left, COMMIT_S / 10))
+            at, room = {**self._positions, **page.next}, COMMIT_BYTES - page.bytes
+            wait_ms = 0 if in_haste else int(left * 1000)
+            if not self._engine.read(at, room, wait_ms, page.add, self.topic.partitions):
+                if in_haste:
+                    break
+                time.sleep(min(left, COMMIT_S / 10))
         return page
 
-    def _commit(
-        self, producer: KafkaProducer, page: OutgoingPage, positions: dict[int, int], notes: dict[int, str]
-    ) -> None:
+    def _commit(self, page: OutgoingPage, positions: dict[int, int]) -> None:
         topic, records = self._copy.topic_of_kafka, page.records
-        producer.begin()
+        self._producer.begin()
         if records.topics:
-            producer.produce(records, lambda results: None)  # commit() raises where one was refused
+            self._producer.produce(records, lambda results: None)  # commit() raises where one was refused
         places = {Partition(topic, queue): queue for queue in positions}
         at = {each: positions[queue] for each, queue in places.items()}
-        producer.commit(at, group_of(self._copy), {each: notes[queue] for each, queue in places.items()})
-        self.copied += len(records.topics)
-        self.skipped += page.skipped
-
-
-def _ignored(piece: AnswerPiece) -> None:
-    """Drop a piece: the read was made only to learn whether there is one."""
+        self._producer.commit(at, group_of(self._copy), {each: self._notes[queue] for each, queue in places.items()})
 
 
 class _Closing:

@@ -5,7 +5,8 @@ A claim only saves work: two copiers of one copy would fence each other for ever
 
 import logging
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from common.config.definitions import KafkaClusterDefinition
@@ -15,6 +16,7 @@ from common.config.store import ConfigStore
 from common.config.view import ConfigView
 from common.limited_log import LimitedLog
 from common.readiness import Note
+from kafka_bridge.copy_in.cluster import REFUSED_CLAIMS_MAX
 
 limited = LimitedLog(logging.getLogger("penstock.kafka_bridge"))
 LOOK_S = 1.0
@@ -22,21 +24,20 @@ LOOK_S = 1.0
 STOP_S = 5.0
 
 
-class RunnableCopier(Protocol):
+class RunningCopier(Protocol):
     """An OutCopier, or an object with the same methods."""
 
     fault: str
     copied: int
     skipped: int
 
-    def run(self) -> None: ...
     def stop(self) -> None: ...
+    def join(self, timeout_s: float) -> bool: ...
 
 
 class _Running(NamedTuple):
     wanted: tuple[CopyOutDefinition, KafkaClusterDefinition]
-    copier: RunnableCopier
-    thread: threading.Thread
+    copier: RunningCopier
 
 
 class OutCopies:
@@ -45,23 +46,23 @@ class OutCopies:
     Args:
         view: the configuration, which is followed.
         store: claims copies among bridges.
-        make: a copier, which is then run in a thread of its own. Raises KafkaFault, DriverMissing.
+        make: begins a copy. Raises KafkaFault, DriverMissing.
     """
 
     def __init__(
         self, view: ConfigView, store: ConfigStore,
-        make: Callable[[CopyOutDefinition, KafkaClusterDefinition], RunnableCopier],
+        make: Callable[[CopyOutDefinition, KafkaClusterDefinition], RunningCopier],
     ) -> None:  # fmt: skip
         self._view, self._store, self._make = view, store, make
         self._running: dict[str, _Running] = {}
         self._faults: dict[str, str] = {}
-        self._changed, self._is_closed = threading.Event(), False
+        self._changed, self._is_closed, self._turn = threading.Event(), False, 0
         view.on_change(self._changed.set)
         self._keeper = threading.Thread(target=self._keep, name="copies out", daemon=True)
         self._keeper.start()
 
     @property
-    def copiers(self) -> dict[str, RunnableCopier]:
+    def copiers(self) -> dict[str, RunningCopier]:
         """By topic: those that this bridge runs now."""
         return {name: each.copier for name, each in sorted([*self._running.items()])}
 
@@ -75,10 +76,7 @@ class OutCopies:
         self._is_closed = True
         self._changed.set()
         self._keeper.join()
-        for each in self._running.values():
-            each.copier.stop()
-        for name in [*self._running]:
-            self._end(name)
+        self._end([*self._running])
 
     def _keep(self) -> None:
         while not self._is_closed:
@@ -96,15 +94,22 @@ class OutCopies:
         for copy in self._view.all_of(CopyOutDefinition):
             if (cluster := self._view.kafka_cluster(copy.cluster)) is not None:
                 wanted[copy.name] = (copy, cluster)
-        for name, running in [*self._running.items()]:
-            is_ended = not running.thread.is_alive()
-            if wanted.get(name) != running.wanted or is_ended or not self._store.holds(_claim(name)):
-                self._end(name)
+        ending = [
+            name
+            for name, running in self._running.items()
+            if wanted.get(name) != running.wanted or not self._store.holds(_claim(name))
+        ]
+        self._end(ending)
         for name in [name for name in self._faults if name not in wanted]:
             del self._faults[name]
-        for name, each in wanted.items():
-            if name not in self._running and self._store.claim(_claim(name)):
-                self._start(name, each)
+        refused, missing = 0, [name for name in wanted if name not in self._running]
+        self._turn += 1
+        for at in range(len(missing)):
+            name = missing[(at + self._turn) % len(missing)]
+            if self._store.claim(_claim(name)):
+                self._start(name, wanted[name])
+            elif (refused := refused + 1) >= REFUSED_CLAIMS_MAX:
+                break
 
     def _start(self, name: str, wanted: tuple[CopyOutDefinition, KafkaClusterDefinition]) -> None:
         try:
@@ -115,15 +120,17 @@ class OutCopies:
             self._store.release(_claim(name))
             return
         self._faults.pop(name, None)
-        thread = threading.Thread(target=copier.run, name=f"copy out {name}", daemon=True)
-        self._running[name] = _Running(wanted, copier, thread)
-        thread.start()
+        self._running[name] = _Running(wanted, copier)
 
-    def _end(self, name: str) -> None:
-        running = self._running.pop(name)
-        running.copier.stop()
-        running.thread.join(STOP_S)
-        self._store.release(_claim(name))
+    def _end(self, names: Sequence[str]) -> None:
+        """End these copies, all at once, and release them."""
+        for name in names:
+            self._running[name].copier.stop()
+        ends = time.monotonic() + STOP_S
+        for name in names:
+            if not self._running.pop(name).copier.join(max(0.0, ends - time.monotonic())):
+                limited.warning("copy_out=%s: it does not end in time: the next one fences it", name)
+            self._store.release(_claim(name))
 
 
 def _claim(name: str) -> str:

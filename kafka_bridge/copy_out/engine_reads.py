@@ -91,7 +91,7 @@ class EngineReads:
         found = False
         for broker in self._links:
             queues = [each for each in broker.queues if each < queues_max]
-            asked = [ReadPosition(self._topic, each, offset=positions.get(each, self._begin(each))) for each in queues]
+            asked = [ReadPosition(self._topic, each, offset=positions.get(each, self.begin(each))) for each in queues]
             if not asked:
                 continue
             wait = wait_ms if len(self._links) == 1 else 0
@@ -113,7 +113,8 @@ class EngineReads:
             found = found or bool(pieces)
         return found
 
-    def _begin(self, queue: int) -> int:
+    def begin(self, queue: int) -> int:
+        """Where the copy of a queue begins that has no position."""
         return self.cut.engine_first(queue) if self.cut is not None else 0
 
     def _answer(self, broker: QueueLink, question: ReadQuestion) -> ReadAnswer:

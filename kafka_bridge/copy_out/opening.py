@@ -1,4 +1,4 @@
-"""Opens the copiers of a bridge to the engine that it belongs to."""
+"""Makes the copies to Kafka of a bridge: their reads of the engine, and the producers that those of a cluster share."""
 
 from collections.abc import Callable
 
@@ -11,10 +11,12 @@ from kafka_bridge.connecting import Connections, FollowedConnection, connection_
 from kafka_bridge.copy_in.engine_queues import Connect, Groups
 from kafka_bridge.copy_out.copier import OutCopier
 from kafka_bridge.copy_out.engine_reads import EngineReads, QueueLink
+from kafka_bridge.copy_out.looks import EngineLooks
+from kafka_bridge.copy_out.turns import CopyTurns
 
 
 class CopierMaker:
-    """Makes copiers whose reads follow the topic's queues and the broker groups.
+    """Makes copiers whose reads follow the topic's queues and the broker groups. For one thread.
 
     Args:
         groups: the broker groups as they are now.
@@ -26,14 +28,18 @@ class CopierMaker:
         self, view: ConfigView, groups: Callable[[], Groups], connect: Connect, connections: Connections = connection_of
     ) -> None:
         self._view, self._groups, self._connect, self._connections = view, groups, connect, connections
+        self._turns: dict[KafkaClusterDefinition, CopyTurns] = {}
 
     def make(self, copy: CopyOutDefinition, cluster: KafkaClusterDefinition) -> OutCopier:
-        """Raises DriverMissing."""
-
-        def follow() -> FollowedConnection:
-            return FollowedConnection(cluster, self._connections)
-
-        return OutCopier(copy, driver_of(cluster), follow, lambda: self._open(copy.name, copy.plan))
+        """Begin a copy. Raises DriverMissing."""
+        if cluster not in self._turns:
+            self._turns[cluster] = CopyTurns(
+                cluster.name, driver_of(cluster), lambda: FollowedConnection(cluster, self._connections),
+                lambda: EngineLooks(self._view, self._groups, self._connect),
+            )  # fmt: skip
+        copier = OutCopier(copy, lambda: self._open(copy.name, copy.plan))
+        self._turns[cluster].add(copier)
+        return copier
 
     def _open(self, name: str, plan: str) -> EngineReads:
         """Raises OSError, LinkError: also while topic or brokers are not known."""

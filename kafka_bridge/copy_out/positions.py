@@ -5,7 +5,7 @@ deleted and made again, on either side: it counts for nothing. Where the group h
 expired it, the last copied record of the partition tells it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from uuid import UUID
 
@@ -64,9 +64,9 @@ class CopiedPositions:
         self._admin, self._open_reader, self._group = admin, open_reader, group
         self._marked: dict[tuple[Partition, EngineTopic], tuple[int, int | None]] = {}
 
-    def committed(self) -> dict[Partition, CommittedPosition]:
-        """As the group has them, for `of`. Raises KafkaFault."""
-        return self._admin().committed(self._group)
+    def committed(self, partitions: Collection[Partition] | None = None) -> dict[Partition, CommittedPosition]:
+        """As the group has them, for `of`: of all partitions, or of these at least. Raises KafkaFault."""
+        return self._admin().committed(self._group, partitions)
 
     def of(
         self, topic: KafkaTopic, places: Mapping[int, EngineTopic], committed: Mapping[Partition, CommittedPosition],

@@ -251,7 +251,7 @@ class MemoryKafkaAdmin(ClusterAdmin):
     def groups(self):
         raise NotImplementedError
 
-    def committed(self, group):
+    def committed(self, group, partitions=None):
         return self._cluster.committed.get(group, {})
 
     def set_group_offsets(self, group, positions):

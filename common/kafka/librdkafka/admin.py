@@ -1,7 +1,7 @@
 """Administration over librdkafka."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -152,12 +152,17 @@ class LibrdkafkaAdmin(ClusterAdmin):
             raise fault_of(self._cluster, found.errors[0].args[0])
         return {each.group_id: each.state.name.title().replace("_", "") for each in found.valid}
 
-    def committed(self, group: str) -> dict[Partition, CommittedPosition]:
+    def _all(self) -> list[Partition]:
+        topics = self._client.list_topics(timeout=REQUEST_TIMEOUT_S).topics
+        return [Partition(name, number) for name, topic in topics.items() for number in topic.partitions]
+
+    def committed(
+        self, group: str, partitions: Collection[Partition] | None = None
+    ) -> dict[Partition, CommittedPosition]:
         # list_consumer_group_offsets() kills the process where the coordinator is moving: an answer NOT_COORDINATOR is
         # a segmentation fault in librdkafka up to 2.16. A consumer asks by other code, for partitions by name.
         with translated(self._cluster):
-            topics = self._client.list_topics(timeout=REQUEST_TIMEOUT_S).topics
-            asked = [TopicPartition(name, number) for name, topic in topics.items() for number in topic.partitions]
+            asked = [TopicPartition(*each) for each in (self._all() if partitions is None else partitions)]
             consumer = Consumer({**common_options(self._connection), "group.id": group})
             try:
                 found = _committed(consumer, asked) if asked else []

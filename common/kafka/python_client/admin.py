@@ -1,6 +1,6 @@
 """Administration over kafka-python."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 
 from kafka import KafkaAdminClient, TopicPartition, errors
@@ -123,7 +123,9 @@ class PythonAdmin(ClusterAdmin):
         with translated(self._cluster):
             return {each["group_id"]: each["group_state"] for each in self._client.list_groups()}
 
-    def committed(self, group: str) -> dict[Partition, CommittedPosition]:
+    def committed(
+        self, group: str, partitions: Collection[Partition] | None = None
+    ) -> dict[Partition, CommittedPosition]:
         with translated(self._cluster):
             found = self._client.list_group_offsets({group: None})[group]
         return {

@@ -7,11 +7,14 @@ import sys
 import threading
 import uuid
 from contextlib import closing, contextmanager
+from functools import partial
 
 import pytest
 
+from common.config import ConfigView
 from common.config.definitions import KafkaClusterDefinition
 from common.config.definitions.copies import CopyOutDefinition
+from common.config.memory_store import MemoryConfigStore
 from common.contract import Message, encode_struct
 from common.kafka.base import END, NewKafkaTopic, ProducerOptions, ReaderOptions
 from common.kafka.connection import KafkaConnection
@@ -20,20 +23,25 @@ from common.kafka.drivers import DRIVERS, installed, open_driver
 from common.kafka.records import OutgoingRecords, Partition
 from engine.client import copied
 from engine.client.admin import AdminClient
+from engine.client.blocking import LeadingLink
 from engine.link.append import FSYNC
 from engine.link.batch import encode_copied_batch
 from engine.link.codes import OK
 from engine.link.copy import CopyPart, ForeignSource
 from engine.link.operations import READ, TOPIC
+from engine.link.proof import KAFKA_BRIDGE_ROLE
 from engine.link.read import ReadAnswer, ReadPosition, ReadQuestion
 from engine.link.record import encode_copied_record, read_record
 from engine.link.topic import encode_topics
 from kafka_bridge.connecting import FollowedConnection
-from kafka_bridge.copy_out import copier
+from kafka_bridge.copy_out import copier, turns
+from kafka_bridge.copy_out.copier import OutCopier
 from kafka_bridge.copy_out.engine_reads import EngineReads, QueueLink
+from kafka_bridge.copy_out.looks import EngineLooks
 from kafka_bridge.copy_out.positions import group_of
+from kafka_bridge.copy_out.turns import CopyTurns
 from tests import link_bytes as raw
-from tests.e2e.test_engine_process import ADMIN_SECRET, EngineProcess
+from tests.e2e.test_engine_process import ADMIN_SECRET, KEY, EngineProcess
 from tests.services import require
 from tests.services.kafka import KafkaBrokers
 from tests.waiting import until
@@ -69,7 +77,7 @@ class Both:
 
     def __init__(self, engine, brokers, driver) -> None:
         self.engine, self.driver, self.name = engine, driver, f"t{uuid.uuid4().hex[:8]}"
-        self.connection = KafkaConnection("main", (brokers.bootstrap,))
+        self.brokers, self.connection = brokers, KafkaConnection("main", (brokers.bootstrap,))
         self.admin = open_driver().admin(self.connection)
         assert self.admin.create_topics({self.name: NewKafkaTopic(QUEUES, 1)}) == {}
         until(lambda: self.admin.topics([self.name]), "the topic", 30.0)
@@ -199,12 +207,13 @@ class CountingDriver:
     """A driver that knows how many of its producers are open."""
 
     def __init__(self, name) -> None:
-        self._driver, self.open_producers = open_driver(name), 0
+        self._driver, self.open_producers, self.open_producers_max = open_driver(name), 0, 0
         self.admin, self.reader = self._driver.admin, self._driver.reader
 
     def producer(self, connection, options):
         made = self._driver.producer(connection, options)
         self.open_producers += 1
+        self.open_producers_max = max(self.open_producers_max, self.open_producers)
         close = made.close
 
         def closed(timeout_s) -> None:
@@ -215,32 +224,76 @@ class CountingDriver:
         return made
 
 
-def test_a_quiet_copy_has_no_producer_and_goes_on_with_the_next_message(both, monkeypatch):
+class Turns:
+    """The copies of one cluster, as a bridge has them."""
+
+    def __init__(self, both, driver, topics) -> None:
+        cluster = KafkaClusterDefinition("main", bootstrap=both.connection.bootstrap[0])
+        store = MemoryConfigStore()
+        for each in topics:
+            store.put("topic", each, {"queues": QUEUES}, 0)
+        self._view, self._both = ConfigView(store), both
+        self.turns = CopyTurns("main", driver, lambda: FollowedConnection(cluster), self._looks)
+        self.copiers = [
+            OutCopier(CopyOutDefinition(each, cluster="main"), partial(self._open, each)) for each in topics
+        ]
+        for each in self.copiers:
+            self.turns.add(each)
+
+    def _looks(self):
+        groups = {"main": (self._both.engine.address,)}
+        return EngineLooks(self._view, lambda: groups, lambda name, at: LeadingLink(at, KEY, KAFKA_BRIDGE_ROLE))
+
+    def _open(self, topic):
+        link = AdminClient(self._both.engine.address, ADMIN_SECRET)
+        return EngineReads(topic, [QueueLink(link, link.hello.log_id, range(QUEUES))])
+
+    def close(self) -> None:
+        for each in self.copiers:
+            each.stop()
+        assert all(each.join(READ_S_MAX) for each in self.copiers)
+        self._view.close()
+
+
+@pytest.fixture
+def quickly(monkeypatch):
     monkeypatch.setattr(copier, "IDLE_S", 0.5)
-    monkeypatch.setattr(copier, "WATCH_S", 0.05)
-    driver, cluster = (
-        CountingDriver(both.driver),
-        KafkaClusterDefinition("main", bootstrap=both.connection.bootstrap[0]),
-    )
+    monkeypatch.setattr(turns, "IDLE_S", 0.5)
+    monkeypatch.setattr(turns, "LOOK_S", 0.05)
 
-    def open_engine():
-        link = AdminClient(both.engine.address, ADMIN_SECRET)
-        return EngineReads(both.name, [QueueLink(link, link.hello.log_id, range(QUEUES))])
 
-    definition = CopyOutDefinition(both.name, cluster="main")
-    copying = copier.OutCopier(definition, driver, lambda: FollowedConnection(cluster), open_engine)
-    thread = threading.Thread(target=copying.run, daemon=True)
-    thread.start()
-    for number in range(3):
-        both.append(number % QUEUES, [f"m{number}"])
-        until(lambda number=number: sum(both.copied().values()) == number + 1, "the message is copied", READ_S_MAX)
-        until(lambda: driver.open_producers == 0, "the producer to be closed", READ_S_MAX)
-        assert thread.is_alive() and copying.fault == ""
-    copying.stop()
-    thread.join(READ_S_MAX)
+def test_a_quiet_copy_has_no_producer_and_goes_on_with_the_next_message(both, quickly):
+    driver = CountingDriver(both.driver)
+    with closing(Turns(both, driver, [both.name])) as copying:
+        for number in range(3):
+            both.append(number % QUEUES, [f"m{number}"])
+            until(lambda number=number: sum(both.copied().values()) == number + 1, "the message is copied", READ_S_MAX)
+            until(lambda: driver.open_producers == 0, "the producer to be closed", READ_S_MAX)
+            assert copying.copiers[0].fault == ""
     assert {number: [value for value, _ in rows] for number, rows in both.records().items()} == {
         0: [b"m0", b"m2"], 1: [b"m1"]
     }  # fmt: skip
+
+
+def test_more_copies_than_producers_take_turns_and_one_that_fails_does_not_stop_them(both, quickly, monkeypatch):
+    monkeypatch.setattr(turns, "PRODUCERS_MAX", 2)
+    driver, others = CountingDriver(both.driver), [Both(both.engine, both.brokers, both.driver) for _ in range(5)]
+    missing = f"{both.name}-missing"  # Kafka does not have it
+    assert both.link.call(TOPIC, encode_topics([(missing, QUEUES)]))[0] == OK
+    with closing(Turns(both, driver, [missing, *(each.name for each in others)])) as copying:
+        for number in range(3):
+            for each in others:
+                each.append(0, [f"m{number}"])
+            for each in others:
+                until(lambda each=each, number=number: each.copied().get(0) == number + 1, "the message", READ_S_MAX)
+        assert driver.open_producers_max == 2
+        assert "does not exist" in copying.copiers[0].fault and [each.fault for each in copying.copiers[1:]] == [""] * 5
+        assert [each.copied for each in copying.copiers] == [0, 3, 3, 3, 3, 3]
+    until(lambda: driver.open_producers == 0, "the producers to be closed", READ_S_MAX)
+    for each in others:
+        assert [value for value, _ in each.records()[0]] == [b"m0", b"m1", b"m2"]
+        each.link.close()
+        each.admin.close()
 
 
 class InCopier(threading.Thread):

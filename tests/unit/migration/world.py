@@ -200,7 +200,7 @@ class World:
             return {each: self.kafka_starts.get(each, 0) for each in partitions}
         return {Partition(*each): self.kafka_side.ends(each[0])[each[1]] for each in partitions}
 
-    def committed(self, group):
+    def committed(self, group, partitions=None):
         return {Partition(*key): CommittedPosition(at, note_of(PLACE, TOPIC_ID)) for key, at in self.returned.items()}
 
     def delete_groups(self, groups):
