@@ -3,16 +3,37 @@
 import logging
 import threading
 from collections.abc import Callable
+from typing import Protocol
 
 from common.config.view import ConfigView
 from common.readiness import Note
-from kafka_bridge.copy_in.cluster import ClusterCopiers, ClusterTopic
-from kafka_bridge.copy_in.copier import CopyTools, GroupCopier
+from kafka_bridge.copy_in.cluster import ClusterCopiers
+from kafka_bridge.copy_in.copier import CopyTools
 from kafka_bridge.copy_in.plan import CopyPlan, plans_of
 from kafka_bridge.copy_in.standstills import WHOLE, Standstill
 
 FindPlans = Callable[[ConfigView], dict[str, CopyPlan]]
-Copier = ClusterTopic | GroupCopier
+
+
+class Copier(Protocol):
+    """A ClusterTopic or a SharedTopic."""
+
+    plan: CopyPlan
+    is_claimed: bool
+
+    @property
+    def stored(self) -> int: ...
+
+    @property
+    def skipped(self) -> int: ...
+
+    @property
+    def standstills(self) -> list[Standstill]: ...
+
+    def stop(self) -> None: ...
+    def join(self, timeout_s: float) -> bool: ...
+
+
 NewCopier = Callable[[CopyPlan, CopyTools], Copier]
 log = logging.getLogger("penstock.kafka_bridge")
 JOIN_S = 60.0

@@ -8,7 +8,6 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from typing import Protocol
 
 from common.config.errors import StoreUnavailable
 from common.kafka.base import KafkaTopic
@@ -38,20 +37,6 @@ ENGINE_FAULTS = (AdminError, LinkError, OSError)
 
 Bounds = Callable[[Collection[Partition]], Mapping[Partition, PartitionBounds]]
 """Asks Kafka for bounds of partitions. Raises KafkaFault."""
-
-
-class PartitionsCopy(Protocol):
-    """A run of a copier for a group."""
-
-    @property
-    def stored(self) -> int: ...
-
-    @property
-    def skipped(self) -> int: ...
-
-    def run(self) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class TopicRun:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from kafka_bridge.copy_in.copies import InCopies
-from kafka_bridge.shared_read.copier import SharedCopier
+from kafka_bridge.shared_read.copier import SharedTopic
 
 _PREFIX = "penstock_kafka_shared_read_"
 _COUNTED = {
@@ -32,7 +32,7 @@ class SharedReadMetrics:
         return []
 
     def collect(self) -> Iterator[Metric]:
-        copiers = [each for each in self._copies.all if isinstance(each, SharedCopier)]
+        copiers = [each for each in self._copies.all if isinstance(each, SharedTopic)]
         partitions = GaugeMetricFamily(
             _PREFIX + "partitions", "that the group has given to the bridge", labels=["topic"]
         )

@@ -15,7 +15,8 @@ from engine.link.errors import LinkError
 from kafka_bridge.copy_in.plan import CopyPlan, KafkaMembership
 from kafka_bridge.copy_in.standstills import Standstills
 from kafka_bridge.shared_read import handing_back, run
-from kafka_bridge.shared_read.run import MembershipLost, SharedRun
+from kafka_bridge.shared_read.member import GroupMember, MembershipLost
+from kafka_bridge.shared_read.run import SharedRun
 from kafka_bridge.shared_read.tallies import SharedTallies
 from kafka_bridge.source_identity import source_of
 from tests.unit.kafka_bridge.copy_in.foreign_records import columns
@@ -83,18 +84,13 @@ class Played:
             "_kafka.g.orders", "_kafka.g.orders", 2, SimpleNamespace(name="main"), "orders",
             membership=KafkaMembership("g", "orders", order, False),
         )  # fmt: skip
-        self.run = SharedRun(
-            plan, self, None, self.queues, self.standstills, lambda count: None, lambda: not self.steps, self.tallies,
-            lambda admin: None, lambda: not self.steps,
+        self.topic_run = SharedRun(plan, self.queues, self.standstills, lambda count: None, self.tallies, self, "c")
+        self.run = GroupMember(
+            self, None, self, {"orders": self.topic_run}, lambda: not self.steps, lambda: not self.steps,
+            lambda run: None,
         )  # fmt: skip
 
     # Driver, administration and reader in one.
-
-    def admin(self, connection):
-        return self
-
-    def describe(self):
-        return SimpleNamespace(cluster_id="c")
 
     def topics(self, names):
         return {"orders": self.topic}
@@ -150,7 +146,7 @@ def test_what_was_fetched_is_stored_and_then_committed():
     of.steps = [of.assign, of.fetch(3, 20), of.fetch(2, 23), nothing]
     of.run.run()
     assert of.queues.stored == [3, 2] and of.commits == [{PLACE: 23}, {PLACE: 25}]
-    assert of.run.stored == 5 and of.tallies.partitions == 1
+    assert of.topic_run.stored == 5 and of.tallies.partitions == 1
 
 
 def test_a_commit_of_unknown_outcome_is_repeated():
