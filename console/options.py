@@ -7,8 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from common.address import Address, engine_addresses, host_and_port
-from common.config.errors import InvalidEntry
-from common.config.root_keys import root_keys_of
+from common.config.root_keys import root_keys_faults
 from common.process_options import ProcessParser
 from common.secret_file import secret_faults
 from console.roles import Role
@@ -93,10 +92,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     names = ("admin_key", "controller_key", "cluster_key")
     found = secret_faults({f"--{name.replace('_', '-')}": getattr(options, name) for name in names})
-    try:
-        root_keys_of(options.secrets_key)
-    except InvalidEntry as error:
-        found.append(str(error))
+    found += root_keys_faults(options.secrets_key)
     if options.public_url and not _is_public_url(options.public_url):
         found.append(f"--public-url {options.public_url}: use http://HOST or https://HOST, without a path")
     found += openid_faults(options)

@@ -98,3 +98,12 @@ def load_root_keys(path: Path) -> RootKeys:
 def root_keys_of(path: str | None) -> RootKeys:
     """The root keys of a file as it is now; none without a file. Raises InvalidEntry."""
     return load_root_keys(Path(path)) if path else RootKeys()
+
+
+def root_keys_faults(path: str | None) -> list[str]:
+    """Why the file cannot be used; empty: it can, or there is none."""
+    try:
+        root_keys_of(path)
+    except InvalidEntry as error:
+        return [str(error)]
+    return []
