@@ -1,4 +1,4 @@
-"""What the Kafka bridge needs for many quiet topics: threads, descriptors, memory and CPU, at 1, 20, 200 and 1,000 topics.
+"""Needs of the Kafka bridge for many quiet topics: threads, descriptors, memory and CPU, at 1, 20, 200 and 1,000 topics.
 
 from: topics whose home is Kafka, which are copied into the engine. to: copies of topics of the engine to Kafka. dual: topics
 of the engine that one group reads on both sides. Two partitions per topic, no message. The CPU is that of the bridge over the

@@ -357,11 +357,7 @@ class ClusterAdmin(ABC):
     def committed(
         self, group: str, partitions: Collection[Partition] | None = None
     ) -> dict[Partition, CommittedPosition]:
-        """The positions of a group; empty also for a group that does not exist.
-
-        Args:
-            partitions: of interest: those of others may be left out. None: all are of interest, which costs more.
-        """
+        """The positions of a group; empty also for a group that does not exist. Those of other partitions may be left out."""
 
     def group_offsets(self, group: str) -> dict[Partition, int]:
         """As `committed`, without the notes."""

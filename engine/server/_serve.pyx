@@ -300,10 +300,9 @@ cdef class LinkConnection(Connection):
         self.window = self.peer_state.window
 
     cdef int on_frame(self, const unsigned char* frame, Py_ssize_t size) except -1:
-        cdef uint32_t request_id
         if size < FRAME_REST_SIZE:
             return self.shut("not a link frame")
-        request_id = get32(frame + 4)
+        cdef uint32_t request_id = get32(frame + 4)
         if not self.authenticated:
             self.node.on_request(self, frame[0], request_id, frame[FRAME_REST_SIZE:size])
             return 0

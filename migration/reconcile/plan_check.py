@@ -14,6 +14,7 @@ from migration.plan import MigrationPlan
 from migration.positions import EnginePositions
 from migration.reconcile.bounds import BoundsFinder, TopicBounds
 from migration.reconcile.comparison import Compared, TopicComparison, read_kafka
+from migration.reconcile.copied_ends import wait_for_copies
 from migration.reconcile.findings import DiscrepancyKind
 from migration.reconcile.lookups import FindingReads
 from migration.reconcile.repair import Repaired, TopicRepair
@@ -54,11 +55,17 @@ class PlanCheck:
         self._admin, self._plan, self._kafka, self._engine = admin, plan, kafka, engine
         self._open_reader, self._progress = open_reader, progress
 
-    def compare(self, span: TimeSpan) -> list[CheckedTopic]:
-        """Compare every topic. Blocks; raises PlanRefused, KafkaFault, AdminError, OSError, PayloadError."""
+    def compare(self, span: TimeSpan, *, awaits_copies: bool = True) -> list[CheckedTopic]:
+        """Compare every topic. Blocks; raises PlanRefused, KafkaFault, AdminError, OSError, PayloadError.
+
+        Args:
+            awaits_copies: wait first until the copies have what Kafka has now; else what they lack is not judged.
+        """
+        definitions = [self._definition(name) for name in self._plan.topic_names]
+        if awaits_copies:
+            wait_for_copies(self._kafka(), self._engine, definitions, span.to_ms, self._progress)
         back = CopiedPositions(self._kafka, self._open_reader, position_group(self._plan.name))
         finder = BoundsFinder(self._kafka(), self._engine, self._open_reader, back, span)
-        definitions = [self._definition(name) for name in self._plan.topic_names]
         found: list[CheckedTopic] = []
         for some in _together(definitions):
             found += self._compare(finder, some)

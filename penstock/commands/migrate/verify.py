@@ -25,6 +25,7 @@ from migration.reconcile.repair import Repaired
 from migration.reconcile.shared_reader import SharedReaders
 from migration.reconcile.spans import TimeSpan
 from migration.states import PlanStep
+from migration.sub_steps.copying import LAG
 from migration.sub_steps.registry import GATES
 from penstock.commands import engines
 from penstock.commands.exits import FAILED, Command, CommandError, code_for_contract
@@ -98,7 +99,10 @@ def command(
             for number in itertools.count():
                 start_ms = None if everything else (from_ms or SystemClock().now_ms() - NEWEST_MS)
                 span = TimeSpan(start_ms, to_ms)
-                entry = _check(instance, admin, plans, entry, span, repair, take or "", output, is_again=number > 0)
+                awaits = LAG not in accepted
+                entry = _check(
+                    instance, admin, plans, entry, span, repair, take or "", output, is_again=number > 0, awaits=awaits
+                )
                 if not watch:
                     return
                 time.sleep(WATCH_S)
@@ -115,17 +119,18 @@ def _check_journals(admin: Administrator, entry: PlanEntry) -> None:
 
 def _check(
     instance: Instance, admin: Administrator, plans: PlanStore, entry: PlanEntry, span: TimeSpan, repair: bool,
-    take: str, output: str, is_again: bool,
+    take: str, output: str, is_again: bool, awaits: bool,
 ) -> PlanEntry:  # fmt: skip
     """Compare, repair, compare again; keep the result and show it. Raises CommandError where something differs.
 
     Args:
         is_again: the last comparison of this command found nothing: the plan's history has a line already.
+        awaits: wait until the copies have what Kafka has.
     """
     written = Repaired(0, 0, [])
     doubtful = ranges_to_compare(admin.store, entry.plan.topic_names, span.from_ms, span.to_ms)
     with opened_check(instance, admin, entry) as (check, kafka):
-        found = check.compare(span)
+        found = check.compare(span, awaits_copies=awaits)
         if repair and divergence(found):
             written = _repair(check, found, kafka.producer, take)
             say(f"repaired: {written.engine:,} in the engine, {written.kafka:,} in Kafka; comparing again")
