@@ -26,7 +26,7 @@ from tests.waiting import until
 
 GROUP = "main"
 PROXY_HOST = "app"
-READY_S_MAX = 30.0
+READY_S_MAX = 60.0
 STOP_S_MAX = 20.0
 STARTED_S_MAX = 60.0
 SWITCH_S_MAX = 15.0
