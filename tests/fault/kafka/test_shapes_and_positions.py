@@ -54,9 +54,12 @@ class Changing:
 
     def plan(self, topic, recipe="mirror", partitions=1):
         """A topic in Kafka with some messages, and a plan that copies it."""
+        self.create(topic, partitions)
+        self.write_plan(topic, recipe)
+
+    def create(self, topic, partitions=1):
         assert self.admin.create_topics({topic: NewKafkaTopic(partitions, 1)}) == {}
         until(lambda: self.admin.topics([topic]), "the topic", 60.0)
-        self.write_plan(topic, recipe)
 
     def write_plan(self, topic, recipe="mirror"):
         path = self.folder / f"{topic}.yaml"
