@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> None:
     watch = CertificateWatch(options)
     sockets = listeners(options, watch)
     host, port = options.listen[0], sockets[0][0].getsockname()[1]
-    store = open_store(options.config)
+    store = open_store(options.config, is_proxy=True)
     process = process_name("consumer_proxy", host, port)
     view = ConfigView(store, options.snapshot, process=process, age_s_max=options.config_age_max_s)
     roots = RootKeyWatch(options.secrets_key, view).start()

@@ -19,6 +19,7 @@ from common.config.definitions import (
     TopicDefinition,
 )
 from common.config.definitions.copies import copy_in_claim
+from common.config.ended_fences import topic_in
 from common.config.errors import VersionConflict
 from common.config.store import SENT, ConfigStore
 from common.config.text_values import ENGINE_HOME, KAFKA_HOME
@@ -178,8 +179,7 @@ class Deployment:
         )  # fmt: skip
 
     def _definition(self, name: str) -> TopicDefinition | None:
-        found = self._store.get("topic", name)
-        return None if found is None else TopicDefinition.from_value(name, found.value)
+        return topic_in(self._store, name)
 
     def _has_copy(self, kind: type[CopyDefinition], name: str) -> bool:
         found = self._store.get(kind.kind, name)

@@ -11,6 +11,8 @@ from common.admin import audit, topics
 from common.admin.administrator import Administrator
 from common.admin.topics import TopicSettings
 from common.config.definitions import CopyDefinition, CutRecord, Fence, TopicDefinition
+from common.config.ended_fences import KIND as ENDED
+from common.config.ended_fences import forget_ended, without_ended_fence
 from common.config.store import Change, Versioned
 from common.config.text_values import ENGINE_HOME, KAFKA_HOME
 from common.kafka.base import ClusterAdmin
@@ -82,6 +84,7 @@ def delete_copies(admin: Administrator, plan: MigrationPlan, kind: type[CopyDefi
 
 def set_fences(admin: Administrator, plan: MigrationPlan, names: Names, fence_id: str) -> None:
     fence = Fence(plan.name, fence_id, plan.limits.fence_s * 1000)
+    forget_ended(admin.store, names)  # a plan of the same name may have had a fence of this id
     _change(admin, "fence", names, lambda old: replace(old, fence=fence))
 
 
@@ -157,17 +160,22 @@ def unpair(admin: Administrator, plan: MigrationPlan, names: Names) -> None:
 def _change(
     admin: Administrator, action: str, names: "list[str] | Names", new: Callable[[TopicDefinition], TopicDefinition]
 ) -> None:
-    """Replace topics' definitions in one step. Raises VersionConflict, InvalidDefinition: nothing was written."""
-    changes = []
+    """Replace topics' definitions in one step, those of topics whose fence has ended without it.
+
+    Raises VersionConflict, also when a fence ends meanwhile, and InvalidDefinition: nothing was written.
+    """
+    changes, seen = [], {ENDED: admin.store.index(ENDED)}
     for name in names:
         found = admin.store.get("topic", name)
         if found is None:
             continue
         old = TopicDefinition.from_value(name, found.value)
-        made = TopicDefinition.from_value(name, new(old).to_value())
+        ended = admin.store.get(ENDED, name) if old.fence is not None else None
+        before = without_ended_fence(old, ended.value if ended is not None else None)
+        made = TopicDefinition.from_value(name, new(before).to_value())
         if made != old:
             changes.append(Change(name, made.to_value(), found.version))
     if changes:
-        admin.store.put_many("topic", changes)
+        admin.store.put_many("topic", changes, seen)
         shown = dict(changes[0].value or {})
         audit.record(admin.store, admin.clock, admin.who, action, "topic", [each.name for each in changes], None, shown)

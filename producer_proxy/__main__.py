@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> None:
     stop = catch_stop()
     limits = checked_limits(options)
     key = Path(options.cluster_key).read_bytes()
-    store = open_store(options.config)
+    store = open_store(options.config, is_proxy=True)
     watch = CertificateWatch(options)
     sockets = listeners(options, watch)
     process = process_name("producer_proxy", options.listen[0], sockets[0][0].getsockname()[1])

@@ -5,13 +5,12 @@ from typing import NamedTuple
 from common.admin import audit
 from common.admin.administrator import Administrator
 from common.config import buckets as layout
-from common.config.errors import InvalidDefinition, StoreDamaged
+from common.config.errors import AccessDenied, InvalidDefinition, StoreDamaged
 from common.config.identity import StoreIdentity, new_identity
 from common.config.kinds import DEFINITIONS
 from common.config.store import KINDS, ConfigStore
 
 UNREADABLE_MAX = 20  # shown of one kind
-OPEN = "can be changed by every client of ZooKeeper: it was made without auth_file"
 READINGS = 5  # of one kind, each of which has to find a fault
 
 
@@ -39,7 +38,7 @@ def verify(store: ConfigStore) -> list[StoreFault]:
         found.append(StoreFault("cluster id", str(error), "makes one: --accept-empty"))
     for kind in KINDS:
         found += _faults_of(store, kind)
-    found += [StoreFault(path, OPEN, "closes it") for path in store.open_to_strangers()]
+    found += [StoreFault(path, problem, "gives it the list of its place") for path, problem in store.wrong_access()]
     found += [StoreFault(f"applied/{name}", problem, "removes it") for name, problem in store.damaged_reports().items()]
     return found
 
@@ -56,8 +55,11 @@ def _faults_of(store: ConfigStore, kind: str) -> list[StoreFault]:
 
 
 def _faults_now(store: ConfigStore, kind: str) -> list[StoreFault]:
-    index, problem = _index_of(store, kind)
-    payloads = store.found_buckets(kind)
+    try:
+        index, problem = _index_of(store, kind)
+        payloads = store.found_buckets(kind)
+    except AccessDenied as error:
+        return [StoreFault(kind, str(error))]
     found = [StoreFault(kind, problem, "makes the index again from the buckets")] if problem else []
     for number in sorted(payloads.keys() | {number for number, revision in enumerate(index) if revision}):
         found += _bucket_faults(kind, number, payloads.get(number, b""), index)
@@ -92,9 +94,9 @@ def _bucket_faults(kind: str, number: int, payload: bytes, index: list[int]) -> 
 
 
 def repair(admin: Administrator) -> list[StoreFault]:
-    """Make lost indexes again from their buckets, remove damaged reports, close what is open; return what was repaired."""
+    """Make lost indexes again from their buckets, remove damaged reports, mend access lists; return what was repaired."""
     store = admin.store
-    done = [StoreFault(path, OPEN, "closed it") for path in store.close_to_strangers()]
+    done = [StoreFault(path, problem, "gave it the list of its place") for path, problem in store.mend_access()]
     for kind in KINDS:
         try:
             store.index(kind)

@@ -29,6 +29,5 @@ def open_coordination(url: str) -> Coordination:
         from common.config.zookeeper_options import ZooKeeperOptions
 
         query = {"session_timeout_s": f"{SESSION_TIMEOUT_S:g}", **dict(parse_qsl(parts.query))}
-        path = parts.path.rstrip("/") + "/replication"
-        return ZooKeeperCoordination(ZooKeeperOptions.from_parts(parts.netloc, path, query))
+        return ZooKeeperCoordination(ZooKeeperOptions.from_parts(parts.netloc, parts.path, query))
     raise InvalidEntry(f"coordination URL {quoted(url)}: invalid: use file:///DIR or zookeeper://HOST:PORT/CHROOT")

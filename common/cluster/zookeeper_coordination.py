@@ -1,10 +1,10 @@
-"""Coordination in ZooKeeper, below one chroot.
+"""Coordination in ZooKeeper, below CHROOT/replication, by the access lists of the configuration's CHROOT.
 
-    CHROOT/groups/<group>/record           its version guards every change
-    CHROOT/groups/<group>/history          its latest changes
-    CHROOT/groups/<group>/brokers/<name>   ephemeral: the broker's process
-    CHROOT/controllers/<name>.<random>.0000000012   ephemeral: a candidate with its rank; the lowest one is elected, of
-                                                    equal ones that with the lowest number
+    groups/<group>/record           its version guards every change
+    groups/<group>/history          its latest changes
+    groups/<group>/brokers/<name>   ephemeral: the broker's process
+    controllers/<name>.<random>.0000000012   ephemeral: a candidate with its rank; the lowest one is elected, of equal
+                                             ones that with the lowest number
 
 Names are quoted as in URLs.
 """
@@ -35,6 +35,7 @@ from common.config.errors import VersionConflict
 from common.config.zookeeper_connection import ZooKeeperConnection
 from common.config.zookeeper_options import ZooKeeperOptions
 
+PLACE = "replication"
 LOOK_S = 0.5
 """Without an event, the content is read again so often, as an event may be lost, and the contact is proved."""
 PROOF_S = 0.25
@@ -54,7 +55,7 @@ class ZooKeeperCoordination(FollowingCoordination):
         self._place_session = 0
         self._on_event = functools.partial(self._event)  # kazoo keeps one watch per path and function
         self._connection = ZooKeeperConnection(options, self._state_changed)
-        self._client, self._path = self._connection.client, self._connection.path
+        self._client, self._path = self._connection.client, functools.partial(self._connection.path, PLACE)
         self._connection.start()
 
     @property
@@ -73,7 +74,7 @@ class ZooKeeperCoordination(FollowingCoordination):
             if version:
                 stat = self._ask(lambda: self._client.set_async(path, data, version=version - 1), writes=True)
                 return int(stat.version) + 1
-            self._ask(lambda: self._client.create_async(path, data, makepath=True), writes=True)
+            self._connection.create(path, data, writes=True)
             return 1
         except (zk.BadVersionError, zk.NodeExistsError, zk.NoNodeError):
             found = self.record(group)
@@ -94,7 +95,7 @@ class ZooKeeperCoordination(FollowingCoordination):
 
     def _keep_history(self, path: str, data: bytes, version: int | None) -> None:
         if version is None:
-            self._ask(lambda: self._client.create_async(path, data, makepath=True), writes=True)
+            self._connection.create(path, data, writes=True)
         else:
             self._ask(lambda: self._client.set_async(path, data, version=version), writes=True)
 
@@ -178,7 +179,7 @@ class ZooKeeperCoordination(FollowingCoordination):
             prefix = self._path("controllers", f"{quote(self._standing, safe='')}.{self._token}.")
             # Repeated after a lost connection, it may take two places: both have the token.
             data = b"%d" % self._rank
-            self._ask(lambda: self._client.create_async(prefix, data, ephemeral=True, sequence=True, makepath=True))
+            self._connection.create(prefix, data, ephemeral=True, sequence=True)
             self._place_session = session
         if self._standing or self._group_watchers:
             names = self._children("controllers", watch=self._on_event)
@@ -210,7 +211,7 @@ class ZooKeeperCoordination(FollowingCoordination):
     def _register(self, group: str, broker: str, registration: Registration) -> None:
         path, data = self._broker_path(group, broker), encode_registration(registration)
         try:
-            self._ask(lambda: self._client.create_async(path, data, ephemeral=True, makepath=True))
+            self._connection.create(path, data, ephemeral=True)
         except zk.NodeExistsError:
             found = self._connection.ask_quietly(
                 lambda: self._client.get_async(path, watch=self._on_event), zk.NoNodeError

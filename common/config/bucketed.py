@@ -6,8 +6,8 @@ A store only reads an index, reads buckets, and commits new buckets together wit
 import random
 import time
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, NamedTuple
 
 from common.config import buckets as layout
@@ -17,6 +17,10 @@ from common.config.store import KINDS, Change, ConfigStore, Versioned
 
 RACE_DEADLINE_S = 20.0
 INDEX_MISSING = "{}: the index is missing, but there are buckets: make it again with `penstock config repair`"
+
+
+Seen = Mapping[str, Sequence[int]]
+"""Indexes of other kinds that must not have changed at a commit."""
 
 
 class LostRace(ConfigError):
@@ -62,11 +66,12 @@ class BucketedStore(ConfigStore):
         """The buckets at the index's revisions or newer."""
 
     @abstractmethod
-    def _commit(self, kind: str, payloads: dict[int, bytes], revisions: tuple[int, ...], token: Any) -> Any:
+    def _commit(self, kind: str, payloads: dict[int, bytes], revisions: tuple[int, ...], token: Any, seen: Seen) -> Any:
         """Replace buckets and index durably in one step and return the next token.
 
         Raises:
             LostRace: the index has changed since `token`.
+            VersionConflict: an index of `seen` has changed. Nothing was written.
         """
 
     def _writing(self, kind: str) -> AbstractContextManager:
@@ -116,7 +121,7 @@ class BucketedStore(ConfigStore):
     def buckets(self, kind: str, numbers: Sequence[int]) -> list[bytes]:
         return self._cached(kind, numbers, self._read_index(kind))
 
-    def put_many(self, kind: str, changes: Iterable[Change]) -> list[int]:
+    def put_many(self, kind: str, changes: Iterable[Change], seen: Seen | None = None) -> list[int]:
         wanted = list(changes)
         left = {change.name: change for change in wanted}
         if len(left) != len(wanted):
@@ -130,7 +135,7 @@ class BucketedStore(ConfigStore):
         with self._writing(kind):
             while left:
                 try:
-                    self._put_round(kind, left, versions)
+                    self._put_round(kind, left, versions, seen or {})
                 except LostRace:
                     if time.monotonic() > deadline:
                         raise StoreUnavailable(
@@ -139,14 +144,26 @@ class BucketedStore(ConfigStore):
                     time.sleep(random.uniform(0.001, 0.02))  # spreads writers that lost the same race
         return [versions[change.name] for change in wanted]
 
-    def _put_round(self, kind: str, left: dict[str, Change], versions: dict[str, int]) -> None:
+    def fill(self, kind: str) -> None:
+        """Write the buckets of the kind that were never written, without entries."""
+        while True:
+            index = self._read_index(kind)
+            empty = [number for number, revision in enumerate(index.revisions) if not revision]
+            if not empty:
+                return
+            payloads = {number: layout.pack({}, 1, f"{kind} bucket {number}") for number in empty}
+            with self._writing(kind), suppress(LostRace):
+                self._commit(kind, payloads, tuple(max(each, 1) for each in index.revisions), index.token, {})
+
+    def _put_round(self, kind: str, left: dict[str, Change], versions: dict[str, int], seen: Seen) -> None:
         """Commit groups of buckets until another writer interferes, moving names from `left` to `versions`."""
         index = self._read_index(kind)
         for group in self._groups(self._plan(kind, left, index)):
             revisions = list(index.revisions)
             for plan in group:
                 revisions[plan.number] = plan.revision
-            token = self._commit(kind, {plan.number: plan.payload for plan in group}, tuple(revisions), index.token)
+            payloads = {plan.number: plan.payload for plan in group}
+            token = self._commit(kind, payloads, tuple(revisions), index.token, seen)
             index = Index(tuple(revisions), token)
             for plan in group:
                 self._payloads[kind, plan.number] = plan.payload
@@ -187,6 +204,12 @@ class BucketedStore(ConfigStore):
 
     def _text(self, kind: str, number: int, index: Index) -> bytes:
         return layout.unpack(self._cached(kind, [number], index)[0], f"{kind} bucket {number}")
+
+
+def check_seen(kind: str, wanted: Sequence[int], found: Sequence[int]) -> None:
+    """Raises VersionConflict."""
+    if tuple(wanted) != tuple(found):
+        raise VersionConflict(kind, "index", sum(wanted), sum(found))
 
 
 def _rewrite(kind: str, number: int, payload: bytes, changes: list[Change]) -> BucketPlan:

@@ -1,8 +1,9 @@
 """Records of the engines that hold the broker groups' messages: each group's log, and how far it was seen durable.
 
 A process compares an engine's greeting with the record before it uses the engine. So an engine of another group, with
-an empty directory, another log or an older copy of its own log is refused until an operator accepts it. Proxies record
-an engine when they connect; an engine with a configuration also records its own position every few seconds.
+an empty directory, another log or an older copy of its own log is refused until an operator accepts it. Proxies that may
+change the configuration record an engine when they connect; an engine with a configuration records its own position
+every few seconds.
 """
 
 import logging
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from common.clock import Clock
-from common.config.errors import ConfigError, VersionConflict
+from common.config.errors import AccessDenied, ConfigError, VersionConflict
 from common.config.store import ConfigStore
 from common.limited_log import LimitedLog
 
@@ -144,8 +145,8 @@ class EngineRecords:
             if made is not None:
                 self._store.put(KIND, group, made._asdict(), present.version if present else 0)
                 self._known[group] = made
-        except VersionConflict:
-            return  # another process has just recorded it
+        except (VersionConflict, AccessDenied):
+            return  # another process has just recorded it, or this one is a proxy that may not: engines record themselves
         except (ConfigError, TypeError) as error:
             limited.warning("broker_group=%s: its engine cannot be recorded: %s", group, error)
 

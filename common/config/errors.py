@@ -9,6 +9,7 @@ PenstockError
     ├── BucketFull           the store's limit on one bucket: use fewer or smaller definitions, or a family
     ├── StoreDamaged         a file or node of the store does not verify; nothing was changed
     └── StoreUnavailable     try again later
+        ├── AccessDenied     this process may not do that in the store; nothing was changed
         └── UncertainWrite   the connection broke during a write that may have happened: read before trying again
 """
 
@@ -64,6 +65,10 @@ class StoreDamaged(ConfigError):
 
 
 class StoreUnavailable(ConfigError):
+    pass
+
+
+class AccessDenied(StoreUnavailable):
     pass
 
 

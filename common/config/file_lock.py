@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from common.config.errors import StoreUnavailable
+from common.config.files import mode_in, open_in_mode
 
 LOCK_DEADLINE_S = 10.0
 PAUSE_S = 0.005
@@ -30,7 +31,7 @@ def locked(path: Path) -> Iterator[None]:
         StoreUnavailable: another process held it for LOCK_DEADLINE_S.
         OSError: the file cannot be opened.
     """
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = open_in_mode(path, os.O_RDONLY | os.O_CREAT, mode_in(path.parent))
     try:
         deadline = time.monotonic() + LOCK_DEADLINE_S
         while not try_lock(fd):

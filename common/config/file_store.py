@@ -7,8 +7,8 @@
     DIR/applied/<process>.PID see reports.py
     DIR/claims/<name>         locked by the flock of the process that claimed the name
 
-Files are 0600 and directories 0700, because they hold the applications' secrets. DIR must be on a local file system
-(flock, atomic rename).
+Files are 0600 and directories 0700, because they hold the applications' secrets. Where an operator gives a directory's
+group rights to it, new files in it get them. DIR must be on a local file system (flock, atomic rename).
 """
 
 import errno
@@ -26,8 +26,8 @@ from common.clock import SystemClock
 from common.config import buckets as layout
 from common.config import files
 from common.config.blocking import run_blocking
-from common.config.bucketed import INDEX_MISSING, BucketedStore, Index
-from common.config.errors import StoreDamaged, StoreUnavailable
+from common.config.bucketed import INDEX_MISSING, BucketedStore, Index, Seen, check_seen
+from common.config.errors import AccessDenied, StoreDamaged, StoreUnavailable
 from common.config.file_lock import locked, try_lock
 from common.config.identity import StoreIdentity, parse_identity
 from common.config.reports import Reports
@@ -83,7 +83,7 @@ class FileStore(BucketedStore):
 
     def _write_identity(self, identity: StoreIdentity) -> None:
         with self._as_unavailable():
-            run_blocking(lambda: files.replace(self._root / "cluster", identity.encode()))
+            run_blocking(lambda: _replace(self._root / "cluster", identity.encode()))
 
     def _read_index(self, kind: str) -> Index:
         path = self._root / kind / "index"
@@ -139,22 +139,24 @@ class FileStore(BucketedStore):
 
     def set_index(self, kind: str, revisions: Sequence[int]) -> None:
         with self._writing(kind), self._as_unavailable():
-            run_blocking(lambda: files.replace(self._root / kind / "index", layout.pack_index(revisions)))
+            run_blocking(lambda: _replace(self._root / kind / "index", layout.pack_index(revisions)))
 
-    def _commit(self, kind: str, payloads: dict[int, bytes], revisions: tuple[int, ...], token: Any) -> Any:
+    def _commit(self, kind: str, payloads: dict[int, bytes], revisions: tuple[int, ...], token: Any, seen: Seen) -> Any:
+        for other, wanted in seen.items():  # writers of all kinds have one lock
+            check_seen(other, wanted, self._read_index(other).revisions)
         with self._as_unavailable():
             run_blocking(lambda: self._commit_files(self._root / kind, payloads, revisions))
 
     def _commit_files(self, directory: Path, payloads: dict[int, bytes], revisions: tuple[int, ...]) -> None:
         if not (directory / "index").exists():  # from now on buckets without an index are damage, not a crashed writer
-            files.replace(directory / "index", layout.pack_index((0,) * len(revisions)))
+            _replace(directory / "index", layout.pack_index((0,) * len(revisions)))
         current = {f"{number:03d}": f"{number:03d}.{revisions[number]}" for number in payloads}
         index = layout.pack_index(revisions)
         try:
             for name, payload in zip(current.values(), payloads.values(), strict=True):
-                files.write_synced(directory / name, payload)
+                files.write_synced(directory / name, payload, files.mode_in(directory))
             files.sync_directory(directory)  # the new names must be on disk before an index that names them
-            files.replace(directory / "index", index)
+            _replace(directory / "index", index)
         except OSError as error:
             if (directory / "index").read_bytes() == index:  # only the last sync failed
                 raise StoreUnavailable(f"{directory}: changed, but not synced: {error.strerror}") from error
@@ -255,12 +257,12 @@ class FileStore(BucketedStore):
         for name in list(self._claims):
             self.release(name)
 
-    def claim(self, name: str) -> bool:
+    def claim(self, name: str, *, by_proxy: bool = False) -> bool:
         if name in self._claims:
             return True
         with self._as_unavailable():
             path = self._root / "claims" / quote(name, safe="")
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fd = files.open_in_mode(path, os.O_RDWR | os.O_CREAT, files.mode_in(path.parent))
         if not try_lock(fd):
             os.close(fd)
             return False
@@ -284,9 +286,15 @@ class FileStore(BucketedStore):
                     f"configuration at {self._root}: disk full: nothing was changed: free some space and try again"
                 ) from error
             where = f" ({error.filename})" if error.filename else ""  # a write has no file's name
+            if isinstance(error, PermissionError):
+                raise AccessDenied(f"configuration at {self._root}: permission denied{where}") from error
             raise StoreUnavailable(
                 f"configuration at {self._root}: not available: {error.strerror or error}{where}"
             ) from error
+
+
+def _replace(path: Path, data: bytes) -> None:
+    files.replace(path, data, files.mode_in(path.parent))
 
 
 def _is_whole(payload: bytes) -> bool:

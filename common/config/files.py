@@ -5,12 +5,26 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def write_synced(path: Path, data: bytes) -> None:
-    """Write and fsync a file (0600). A crash may leave it torn, so it is for names that nothing refers to yet.
+def mode_in(directory: Path) -> int:
+    """The mode of a new file: its owner's, and of its group what that may do with the directory."""
+    return 0o600 | directory.stat().st_mode & 0o060
+
+
+def open_in_mode(path: Path, flags: int, mode: int) -> int:
+    """As os.open, whatever the umask; the mode of an existing file stays."""
+    exists = path.exists()
+    fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
+    if not exists and mode != 0o600:
+        os.fchmod(fd, mode)
+    return fd
+
+
+def write_synced(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Write and fsync a file. A crash may leave it torn, so it is for names that nothing refers to yet.
 
     A refused write leaves nothing.
     """
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    fd = open_in_mode(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     try:
         with os.fdopen(fd, "wb", closefd=False) as file:
             file.write(data)
@@ -23,13 +37,13 @@ def write_synced(path: Path, data: bytes) -> None:
         os.close(fd)
 
 
-def replace(path: Path, data: bytes) -> None:
-    """Put `data` at `path` durably: readers and crashes see the old content or the new one. Mode 0600.
+def replace(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Put `data` at `path` durably: readers and crashes see the old content or the new one.
 
     The caller ensures that no other writer replaces the same path at the same time.
     """
     new = path.with_name(path.name + ".new")
-    write_synced(new, data)
+    write_synced(new, data, mode)
     os.rename(new, path)
     sync_directory(path.parent)
 

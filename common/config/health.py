@@ -30,6 +30,8 @@ def config_health(view: ConfigView | None) -> bool | str:
         return Note(view.damage)
     if view.age_s > 0:
         return Note(f"no contact to the configuration store for {view.age_s:.0f} s: the last known one is in force")
+    if view.access_fault:
+        return Note(view.access_fault)
     if entries := view.unreadable:
         more = f" ({len(entries) - 1} more)" if len(entries) > 1 else ""
         subject = thing(entries[0].kind, entries[0].name)

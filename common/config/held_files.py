@@ -7,12 +7,13 @@ import os
 from pathlib import Path
 
 from common.config.file_lock import try_lock
+from common.config.files import mode_in, open_in_mode
 
 
 def hold(path: Path) -> int | None:
     """Create and lock the file; returns the descriptor that holds it. None: another process holds it, or probes it."""
     while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = open_in_mode(path, os.O_RDWR | os.O_CREAT, mode_in(path.parent))
         if not try_lock(fd):
             os.close(fd)
             return None
@@ -24,12 +25,14 @@ def hold(path: Path) -> int | None:
 def read_held(path: Path, size: int) -> bytes | None:
     """Up to `size` bytes of a file that is held; None: it is missing or its holder has ended, so it is removed.
 
-    Empty when its holder has not written it yet.
+    Empty when its holder has not written it yet, or this process may not read it.
     """
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
+    except PermissionError:
+        return b""  # of another user of the directory's group, which gets its right with the first write
     try:
         if not try_lock(fd):
             return os.pread(fd, size, 0)

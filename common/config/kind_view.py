@@ -1,10 +1,12 @@
 """One kind of definitions at one time, as packed buckets; a bounded number of parsed entries is cached."""
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from common.config import buckets as layout
 from common.config.snapshot import Buckets
+from common.config.store import Versioned
 
 # Parsed definitions per generation; two generations use some 60 MB at names of 30 characters.
 PARSED_MAX = 100_000
@@ -38,7 +40,7 @@ class KindView:
         return new
 
     def unparsed(self) -> "KindView":
-        """The view without its parsed entries, for a change of families, which changes the definitions of names."""
+        """The view without its parsed entries, for a change of another kind on which they depend."""
         new = KindView(self.buckets)
         new.texts = self.texts
         return new
@@ -48,6 +50,19 @@ class KindView:
         if text is None:
             text = self.texts[number] = layout.unpack(self.buckets.payloads[number], f"bucket {number}")
         return text
+
+    def entry(self, name: str) -> Versioned | None:
+        """The entry as stored, parsed on each call."""
+        return layout.find(self.text_of(name), name)
+
+    def was_deleted(self, name: str) -> bool:
+        """Whether the entry does not exist and its deletion is on record."""
+        return layout.is_deleted(self.text_of(name), name) and self.entry(name) is None
+
+    def deletions(self) -> Iterator[str]:
+        """Names whose deletion is on record."""
+        for number in range(len(self.texts)):
+            yield from layout.deletions_of(self.text(number))
 
     def text_of(self, name: str) -> bytes:
         """The text of the bucket that has the entry of this name, if there is one."""

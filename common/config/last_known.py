@@ -8,9 +8,11 @@ from common.clock import Clock
 from common.config import buckets as layout
 from common.config.errors import InvalidDefinition
 from common.config.snapshot import Buckets
+from common.limited_log import LimitedLog
 from common.quoting import thing
 
 log = logging.getLogger("penstock.config")
+limited = LimitedLog(log)
 
 Parse = Callable[[str, Any], Any]
 Values = Mapping[str, Mapping[str, Any]]
@@ -97,6 +99,14 @@ class LastKnown:
             for kind, named in sorted(self.values.items())
             for name in sorted(named)
         ]
+
+    def tell(self) -> None:
+        """Log these entries, each as often as the log takes it."""
+        for each in self.entries():
+            limited.warning(
+                "%s: cannot be read for %.0f s, its last known form is in force: see `penstock config verify`",
+                thing(each.kind, each.name), (self._clock.now_ms() - each.since_ms) / 1000, about=each.name,
+            )  # fmt: skip
 
     def _note_entry(self, kind: str, name: str, before: bytes, after: bytes, kept: dict[str, Any]) -> None:
         parse = self._parse[kind]

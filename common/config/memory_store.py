@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from common.clock import SystemClock
-from common.config.bucketed import BucketedStore, Index, LostRace
-from common.config.errors import StoreUnavailable
+from common.config.bucketed import BucketedStore, Index, LostRace, Seen, check_seen
+from common.config.errors import AccessDenied, StoreUnavailable
 from common.config.identity import StoreIdentity
 from common.config.store import KINDS, Applied, ConfigVersion
 
@@ -30,8 +30,10 @@ class Shared:
 class MemoryConfigStore(BucketedStore):
     """Watchers are called in the thread that made the change, before its put returns: tests need not wait."""
 
-    def __init__(self, shared: Shared | None = None):
+    def __init__(self, shared: Shared | None = None, *, is_reader: bool = False):
+        """Args: is_reader: it may only write what proxies write."""
         super().__init__()
+        self._is_reader = is_reader
         self._shared = shared or Shared()
         self._shared.pids += 1
         self._pid = self._shared.pids
@@ -39,9 +41,9 @@ class MemoryConfigStore(BucketedStore):
         self._reports: set[str] = set()
         self._away_since_ms: int | None = None
 
-    def peer(self) -> "MemoryConfigStore":
+    def peer(self, *, is_reader: bool = False) -> "MemoryConfigStore":
         """Another process's store with the same content."""
-        return MemoryConfigStore(self._shared)
+        return MemoryConfigStore(self._shared, is_reader=is_reader)
 
     def set_available(self, available: bool, now_ms: int | None = None) -> None:
         """Start or end an outage of this store."""
@@ -82,9 +84,12 @@ class MemoryConfigStore(BucketedStore):
         self._check()
         return [self._shared.payloads.get((kind, number), b"") for number in numbers]
 
-    def _commit(self, kind: str, payloads: dict[int, bytes], revisions: tuple[int, ...], token: Any) -> Any:
+    def _commit(self, kind: str, payloads: dict[int, bytes], revisions: tuple[int, ...], token: Any, seen: Seen) -> Any:
         self._check()
+        self._check_may_write(kind)
         with self._shared.lock:
+            for other, wanted in seen.items():
+                check_seen(other, wanted, self._read_index(other).revisions)
             if self._shared.revisions.get(kind, (0,) * KINDS[kind].buckets) != token:
                 raise LostRace(kind)
             self._shared.revisions[kind] = revisions
@@ -137,7 +142,7 @@ class MemoryConfigStore(BucketedStore):
         self._shared.applied.pop(process, None)
         self._shared.members.pop(process, None)
 
-    def claim(self, name: str) -> bool:
+    def claim(self, name: str, *, by_proxy: bool = False) -> bool:
         self._check()
         return self._shared.claims.setdefault(name, self._pid) == self._pid
 
@@ -155,6 +160,10 @@ class MemoryConfigStore(BucketedStore):
         for callback in self._watchers:
             self._shared.watchers.remove(callback)
         self._watchers = []
+
+    def _check_may_write(self, kind: str) -> None:
+        if self._is_reader and not KINDS[kind].written_by_proxies:
+            raise AccessDenied(f"memory store: {kind}: this process may only read it")
 
     def _check(self) -> None:
         if self._away_since_ms is not None:

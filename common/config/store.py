@@ -2,10 +2,11 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from common.config.errors import InvalidEntry
 from common.config.identity import StoreIdentity
 
 Value = Mapping[str, Any]
@@ -33,11 +34,13 @@ class EntryKind:
             old stores.
         followed: proxies keep the kind in memory and watch it.
         bucket_entries_max: a full bucket drops its first names; for journals, whose names begin with the time.
+        written_by_proxies: also by a process that may only read the other kinds.
     """
 
     buckets: int
     followed: bool = True
     bucket_entries_max: int | None = None
+    written_by_proxies: bool = False
 
 
 KINDS: Mapping[str, EntryKind] = {
@@ -54,7 +57,10 @@ KINDS: Mapping[str, EntryKind] = {
     "engine": EntryKind(1, followed=False),  # see engine_records.py
     "migration": EntryKind(4, followed=False),  # plans and their states
     "migration_topic": EntryKind(16, followed=False),  # the plan of a topic: at most one
-    "journal": EntryKind(4, followed=False),  # repair journals of dual writes, and what they hold
+    "journal": EntryKind(
+        4, followed=False, written_by_proxies=True
+    ),  # repair journals of dual writes, and what they hold
+    "ended_fence": EntryKind(4, written_by_proxies=True),  # of topics, see ended_fences.py
     "migration_check": EntryKind(4, followed=False),  # the last comparison of a plan's topics
     "audit": EntryKind(64, followed=False, bucket_entries_max=500),
 }
@@ -82,6 +88,19 @@ class Applied(NamedTuple):
     version: ConfigVersion
     pid: int
     at_ms: int
+
+
+class StoreUser(NamedTuple):
+    """A user of the store.
+
+    Attributes:
+        rights: "writes" or "reads".
+        digest: of its password, as far as this process may see it: it tells two passwords of one name apart.
+    """
+
+    user: str
+    rights: str
+    digest: str
 
 
 def parse_report(data: bytes, pid: int | None = None) -> Applied:
@@ -132,13 +151,17 @@ class ConfigStore(ABC):
         """The existing ones of `names`, in the given order."""
 
     @abstractmethod
-    def put_many(self, kind: str, changes: Iterable[Change]) -> list[int]:
+    def put_many(
+        self, kind: str, changes: Iterable[Change], seen: Mapping[str, Sequence[int]] | None = None
+    ) -> list[int]:
         """Make all changes and return their new versions in order (for a deletion: its version).
 
         Versions are checked before the first write: after a VersionConflict or InvalidEntry nothing was written. A set
         that fits one transaction is atomic (file store: any set; ZooKeeper: about 1 MB of buckets, some 30,000 topics).
         A larger set is not: a conflict or outage in its middle leaves the first part written.
 
+        Args:
+            seen: indexes of other kinds, as `index` has returned them. Each transaction fails if one has changed.
         Raises:
             VersionConflict, InvalidEntry, BucketFull, UncertainWrite
         """
@@ -164,12 +187,32 @@ class ConfigStore(ABC):
     def found_buckets(self, kind: str) -> dict[int, bytes]:
         """Every bucket of the kind by its number, whatever the index says: for checks and repairs."""
 
-    def open_to_strangers(self) -> list[str]:
-        """Parts of the store that clients without its secret can change, although it has one: for checks."""
+    def users(self) -> list[StoreUser]:
+        """The users that may change or read the store. Raises InvalidEntry: it names none."""
+        raise InvalidEntry("users are named in ZooKeeper only: a directory has owner, group and modes")
+
+    def set_users(self, writers: Collection[str] | None, readers: Collection[str] | None) -> list[StoreUser]:
+        """Give all of the store to these users, now and for entries to come; returns all users.
+
+        Args:
+            writers, readers: `user:password` of all that may change it, of all that may only read it and write what
+                proxies write; None: as they are.
+        Raises:
+            InvalidEntry, AccessDenied
+        """
+        return self.users()
+
+    @property
+    def access_fault(self) -> str:
+        """A sentence when this process may do more or less with the store than it should; else "". Does not block."""
+        return ""
+
+    def wrong_access(self) -> list[tuple[str, str]]:
+        """Parts of the store with other rights than they should have, although it has users; each with what is wrong."""
         return []
 
-    def close_to_strangers(self) -> list[str]:
-        """Take that access away; returns the parts: for repairs."""
+    def mend_access(self) -> list[tuple[str, str]]:
+        """Give these parts their rights; returns them as before: for repairs."""
         return []
 
     @abstractmethod
@@ -224,12 +267,15 @@ class ConfigStore(ABC):
         """Remove the reports of a process, of one that cannot be read or will not come back: it is expected no more."""
 
     @abstractmethod
-    def claim(self, name: str) -> bool:
+    def claim(self, name: str, *, by_proxy: bool = False) -> bool:
         """Claim a name among all processes of the store, until `release` or the process's end; False: another process
         has it.
 
         The claim may be lost earlier, with the store's session: ask `holds` before each use. May raise
         StoreUnavailable.
+
+        Args:
+            by_proxy: only proxies claim the name, always so: they may not take the others.
         """
 
     @abstractmethod

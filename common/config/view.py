@@ -19,6 +19,7 @@ from common.config.broker_group import BrokerGroupDefinition
 from common.config.definition import Definition
 from common.config.definitions import ApplicationDefinition, GroupDefinition, KafkaClusterDefinition, TopicDefinition
 from common.config.definitions.readable_part import readable_part, tells_keys
+from common.config.ended_fences import without_ended_fence
 from common.config.errors import InvalidDefinition, StoreDamaged, StoreUnavailable
 from common.config.families import Families
 from common.config.guard import StoreGuard
@@ -32,7 +33,6 @@ from common.config.snapshot import Buckets
 from common.config.store import FOLLOWED, GENERATION, KINDS, ConfigStore, ConfigVersion
 from common.limited_log import LimitedLog
 from common.names import is_name
-from common.quoting import thing
 
 log = logging.getLogger("penstock.config")
 limited = LimitedLog(log)
@@ -71,6 +71,7 @@ class ConfigView:
         }
         self._unsynced = set(FOLLOWED)  # kinds that may be older than the store
         self._snapshot_at_ms: int | None = None  # while some kind is from the snapshot: the time when that was current
+        self._ended_fences: dict[str, Any] = {}
         self._families, self._guard, self.placed_topics = Families(), StoreGuard(), PlacedTopicIndex()
         self._last_known = LastKnown({}, _PARSE, self._clock)
         self._damage: dict[str, str] = {}  # by kind: why the store's state is not taken
@@ -84,7 +85,7 @@ class ConfigView:
 
     def topic(self, name: str) -> TopicDefinition | None:
         """The topic's own definition, else that of the family with the longest matching prefix."""
-        return self._find("topic", name, TopicDefinition.from_value)
+        return self._find("topic", name, self._topic_of)
 
     def group(self, name: str) -> GroupDefinition | None:
         return self._find("group", name, GroupDefinition.from_value)
@@ -99,8 +100,7 @@ class ConfigView:
     def all_of(self, definition: type[D]) -> list[D]:
         """All definitions of a kind with few entries, by name. Invalid ones are left out."""
         names = sorted(name for name, _ in self._kinds[definition.kind].entries())
-        found = [self._find(definition.kind, name, definition.from_value) for name in names]
-        return [each for each in found if each is not None]
+        return [each for name in names if (each := self.find(definition, name)) is not None]
 
     def names_with(self, kind: str, part: bytes) -> list[str]:
         """Names of the kind's entries whose stored text has this part, without parsing the others."""
@@ -121,25 +121,20 @@ class ConfigView:
 
     def was_deleted(self, kind: str, name: str) -> bool:
         """Whether the entry does not exist because it was deleted on purpose, and not because it was lost or never was."""
-        text = self._kinds[kind].text_of(name)
-        return layout.is_deleted(text, name) and layout.find(text, name) is None
+        return self._kinds[kind].was_deleted(name)
 
     def topic_was_deleted(self, name: str) -> bool:
         """Whether a topic without a definition had one that was deleted on purpose: its own, or its family's."""
         if self.topic(name) is not None:
             return False
-        families = self._kinds["family"]
         return self.was_deleted("topic", name) or any(
-            name.startswith(family.removesuffix("*"))
-            for number in range(len(families.texts))
-            for family in layout.deletions_of(families.text(number))
+            name.startswith(family.removesuffix("*")) for family in self._kinds["family"].deletions()
         )
 
     def is_unreadable(self, kind: str, name: str) -> bool:
         """Whether the entry exists in a form that this version cannot read. Its last known form, if any, is in force."""
-        if not layout.NAME.fullmatch(name) or kind not in DEFINITIONS:
-            return False
-        entry = layout.find(self._kinds[kind].text_of(name), name)
+        is_known = layout.NAME.fullmatch(name) and kind in DEFINITIONS
+        entry = self._kinds[kind].entry(name) if is_known else None
         if entry is None:
             return False
         try:
@@ -161,6 +156,10 @@ class ConfigView:
     def damage(self) -> str | None:
         """Why the store's state is not taken, though the store answers; None: it is taken."""
         return next(iter(self._damage.values()), None)
+
+    @property
+    def access_fault(self) -> str:
+        return self._store.access_fault
 
     def on_change(self, callback: Callable[[], None]) -> None:
         """Call `callback()` after each change, once `generation` has risen; from the store's thread or greenlet."""
@@ -186,7 +185,7 @@ class ConfigView:
     def _trusts(self, entry: UnreadableEntry) -> bool:
         if entry.kind != ApplicationDefinition.kind or not self._age_s_max:
             return True
-        found = layout.find(self._kinds[entry.kind].text_of(entry.name), entry.name)
+        found = self._kinds[entry.kind].entry(entry.name)
         known_s = (self._clock.now_ms() - entry.since_ms) / 1000
         return found is None or tells_keys(found.value) or known_s <= self._age_s_max
 
@@ -196,6 +195,9 @@ class ConfigView:
         self._wake.set()
         self._keeper.join()
         self.own_report.end()
+
+    def _topic_of(self, name: str, value: Any) -> TopicDefinition:
+        return without_ended_fence(TopicDefinition.from_value(name, value), self._ended_fences.get(name))
 
     def _find(self, kind: str, name: str, parse: Callable[[str, Any], Any]) -> Any:
         view = self._kinds[kind]
@@ -309,9 +311,12 @@ class ConfigView:
             self.own_report.write()
 
     def _show(self, kind: str, view: KindView) -> None:
+        if kind == "ended_fence":
+            self._ended_fences = dict(view.entries())
         if kind == "family":
             self._families = Families(view.entries(), self._last_known.values.get(kind))
-            # After the families: a reader that still uses the old view caches there what it finds by the old families.
+        if kind in ("ended_fence", "family"):
+            # After those: a reader that still uses the old view caches there what it finds by the old ones.
             self._kinds["topic"] = self._kinds["topic"].unparsed()
         if kind == "topic":  # before the topics: a queue that a reader sees is placed already
             parse = partial(self._parse, kind, parse=TopicDefinition.from_value)
@@ -376,20 +381,14 @@ class ConfigView:
         if trust != self._trust:
             self._trust = trust
             self.renew()
-        for each in entries:
-            limited.warning(
-                "%s: cannot be read for %.0f s, its last known form is in force: see `penstock config verify`",
-                thing(each.kind, each.name), (self._clock.now_ms() - each.since_ms) / 1000, about=each.name,
-            )  # fmt: skip
+        self._last_known.tell()
 
     def _save(self) -> None:
         path = self._snapshot_path
         if path is None or self._snapshot_at_ms is not None:
             return
         if not self._unsaved:
-            if self.age_s == 0.0:
-                snapshot.mark_current(path)
-            return
+            return snapshot.mark_current(path) if self.age_s == 0.0 else None
         self._unsaved = False
         kinds, known = {kind: view.buckets for kind, view in self._kinds.items()}, self._last_known
         state = kinds, self._clock.now_ms(), self._guard.identity, known.values, known.since_ms

@@ -9,16 +9,22 @@ from typing import Any
 from kazoo import exceptions as zk
 from kazoo.client import KazooClient, KazooState
 from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.connection import _CONNECTION_DROP
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL
 
 from common.config.blocking import gevent_patched
-from common.config.errors import StoreUnavailable, UncertainWrite
-from common.config.zookeeper_dialling import dial_near_first, with_short_dials
+from common.config.errors import AccessDenied, InvalidEntry, StoreUnavailable, UncertainWrite
+from common.config.zookeeper_dialling import DIGEST, dial_near_first, with_short_dials
+from common.config.zookeeper_lists import ACCESS, AccessLists
 from common.config.zookeeper_options import ZooKeeperOptions
 from common.limited_log import LimitedLog
 
+DENIED = (zk.NoAuthError, zk.AuthFailedError)
 CUT_OFF = (zk.ConnectionLoss, zk.SessionExpiredError, zk.ConnectionClosedError, zk.OperationTimeoutError)
+
+RENEWED_S = 1.0
+"""After a change of credentials, every request that was denied before is tried again for so long."""
 
 limited = LimitedLog(logging.getLogger("penstock.config"))
 # A command keeps no log: Python would print kazoo's lines before the one sentence that says what failed.
@@ -29,20 +35,28 @@ class ZooKeeperConnection:
     """
     Args:
         on_state: called with kazoo's state in kazoo's thread, which it must not block.
+        is_proxy: this process makes no chroot: it may be a reader, to whom all nodes would belong then.
 
     Attributes:
         client: kazoo's.
         name: for messages.
+        lists: the access lists in force; None: every node is for its maker, or for everybody without an auth_file.
     """
 
-    def __init__(self, options: ZooKeeperOptions, on_state: Callable[[str], None]):
+    def __init__(self, options: ZooKeeperOptions, on_state: Callable[[str], None], is_proxy: bool = False):
         self._options = options
         self._on_state = on_state
+        self._is_proxy = is_proxy
+        self.lists: AccessLists | None = None
+        self._lists_wanted, self._lists_read = int(bool(options.auth_file)), 0  # numbers of changes
+        self._reading_lists = threading.Lock()
+        self._renewed_at = float("-inf")
         self._connected = threading.Event()
         self._closed = False
         self.client = _client(options)
         self.name = f"zookeeper={options.hosts}{options.chroot}"
-        self._dialled = dial_near_first(self.client, self._granted)
+        access = self.path(ACCESS) if options.auth_file else ""
+        self._dialled = dial_near_first(self.client, self._granted, access)
         self.client.add_listener(self._state_changed)
 
     def start(self) -> None:
@@ -87,10 +101,18 @@ class ZooKeeperConnection:
 
     def _state_changed(self, state: str) -> None:
         if state == KazooState.CONNECTED:
+            self._lists_wanted += bool(self._options.auth_file)  # a change may have been missed
             self._connected.set()
         else:
             self._connected.clear()
         self._on_state(state)
+
+    def _access_event(self, event: Any) -> None:
+        self._lists_wanted += 1
+
+    @property
+    def _lists_are_old(self) -> bool:
+        return self._lists_read != self._lists_wanted
 
     def ask(self, send: Callable[[], Any], *, writes: bool = False) -> Any:
         """As `ask_all`, for one request."""
@@ -106,10 +128,10 @@ class ZooKeeperConnection:
     def ask_all(self, sends: Sequence[Callable[[], Any]], *, writes: bool = False) -> list[Any]:
         """Send requests without waiting in between and return the answers.
 
-        Reads are repeated after a lost connection.
+        Reads are repeated after a lost connection, and what is denied by credentials that have changed is tried again.
 
         Raises:
-            StoreUnavailable, UncertainWrite, kazoo's errors about nodes.
+            StoreUnavailable, UncertainWrite, AccessDenied, kazoo's errors about nodes.
         """
         deadline = time.monotonic() + self._options.connect_timeout_s
         while True:
@@ -118,19 +140,128 @@ class ZooKeeperConnection:
                 raise StoreUnavailable(f"{self.name}: closed")
             if not self._connected.wait(max(left_s, 0)):
                 raise StoreUnavailable(f"{self.name}: no connection within {self._options.connect_timeout_s:g} s")
+            is_sent = False
             try:
+                if self._lists_are_old:
+                    self._read_lists()
+                    continue
+                is_sent = True
                 answers = [send() for send in sends]
                 return [self._answer(pending) for pending in answers]
             except CUT_OFF as error:
-                if writes:
+                if writes and is_sent:
                     raise UncertainWrite(
                         f"{self.name}: connection lost during a write: read before trying again"
                     ) from error
                 if left_s <= 0:
                     raise StoreUnavailable(f"{self.name}: no answer: {error!r}") from error
                 self.client.handler.sleep_func(0.05)  # kazoo reports the loss before it changes its state
-            except (zk.NoAuthError, zk.AuthFailedError) as error:
-                raise StoreUnavailable(f"{self.name}: authentication failed, check auth_file: {error!r}") from error
+            except DENIED as error:
+                if left_s <= 0 or not self.renew_access():
+                    raise self.denial() from error
+                self.client.handler.sleep_func(0.05)
+
+    def create(self, path: str, data: bytes, *, writes: bool = False, **options: Any) -> Any:
+        """Make a node, and the missing ones above it, each with the list of its place.
+
+        Args:
+            writes: as in `ask`.
+            options: kazoo's.
+        Raises:
+            kazoo's errors about nodes, and those of `ask`.
+        """
+        while True:
+            try:
+                return self.ask(
+                    lambda: self.client.create_async(path, data, acl=self.acl(path), **options), writes=writes
+                )
+            except zk.NoNodeError:
+                self._check_may_begin()
+                self.create_missing(path.rpartition("/")[0])
+
+    def create_missing(self, path: str) -> None:
+        """Make the node and the missing ones above it, unless they exist."""
+        if path and self.ask(lambda: self.client.exists_async(path)) is None:
+            self.create_missing(path.rpartition("/")[0])
+            self.ask_quietly(lambda: self.client.create_async(path, b"", acl=self.acl(path)), zk.NodeExistsError)
+
+    def _check_may_begin(self) -> None:
+        """Raises StoreUnavailable: the chroot is missing, and this process may not make it."""
+        may_begin = not (self._is_proxy and self._options.auth_file and self.path())
+        if not may_begin and self.ask(lambda: self.client.exists_async(self.path())) is None:
+            raise StoreUnavailable(f"{self.name}: the node is missing: proxies do not make it")
+
+    def acl(self, path: str) -> list[Any] | None:
+        """The list of a node that is to be made; None: kazoo's default."""
+        return self.lists.of(path.removeprefix(self.path())) if self.lists is not None else None
+
+    def renew_access(self) -> bool:
+        """Read the auth_file and the lists again, after a denial; whether they are others than before, or just were."""
+        if not self._options.auth_file:
+            return False
+        before = self.lists, frozenset(self.client.auth_data)
+        try:
+            for credential in self.own_credentials():
+                self.authenticate(credential)
+            self._lists_wanted += 1
+            self._read_lists()
+        except InvalidEntry as error:
+            raise AccessDenied(f"{self.name}: {error}") from error
+        except DENIED:
+            self.lists = None
+        except CUT_OFF:
+            pass  # they are read before the next request
+        now = time.monotonic()
+        if self._lists_are_old or before != (self.lists, frozenset(self.client.auth_data)):
+            self._renewed_at = now
+        return now - self._renewed_at < RENEWED_S
+
+    def denial(self) -> AccessDenied:
+        return AccessDenied(
+            f"{self.name}: authentication failed, check auth_file: its user may not do that, "
+            "see `penstock config access`"
+        )
+
+    def _read_lists(self) -> None:
+        """Take the lists that are in force, and follow them. Raises kazoo's errors."""
+        with self._reading_lists:  # no request of another thread goes by lists that are not read yet
+            wanted = self._lists_wanted
+            if self._lists_read == wanted:
+                return
+            path, chroot = self.path(ACCESS), self.path() or "/"
+            if self._answer(self.client.exists_async(path, watch=self._access_event)) is None:
+                self.lists, self.client.default_acl = None, self._own_list()
+            else:
+                reporter = self._answer(self.client.get_async(path))[0].decode()
+                acls, _ = self._answer(self.client.get_acls_async(chroot))
+                if (DIGEST, reporter) not in self.client.auth_data:
+                    self._reconnect()  # which takes it
+                    return
+                self.lists = AccessLists(tuple(acls), reporter)
+                self.client.default_acl = list(acls)  # not the maker: that is REPORTER, too
+            self._lists_read = wanted
+
+    def _own_list(self) -> list[Any]:
+        if len(self.client.auth_data) == 1:
+            return CREATOR_ALL_ACL
+        return list(AccessLists.of_users(self.own_credentials(), (), "").pattern)
+
+    def own_credentials(self) -> list[str]:
+        """Of the auth_file as it is now. Raises InvalidEntry."""
+        return [credential for _, credential in self._options.auth()]
+
+    def authenticate(self, credential: str) -> None:
+        """Be this user, too, from now on."""
+        if (DIGEST, credential) not in self.client.auth_data:
+            self.client.auth_data.add((DIGEST, credential))
+            self._reconnect()
+
+    def _reconnect(self) -> None:
+        """Connect again with all credentials; the session stays. Requests that wait for their answers fail."""
+        before, deadline = self._dialled.connections, time.monotonic() + self._options.connect_timeout_s
+        self.client._call(_CONNECTION_DROP, self.client.handler.async_result())
+        while self._dialled.connections == before and time.monotonic() < deadline:
+            self.client.handler.sleep_func(0.01)
 
     def _answer(self, pending: Any) -> Any:
         """Wait for a request's answer. Raises OperationTimeoutError."""

@@ -21,10 +21,10 @@ class ZooKeeperOptions:
     """
     Attributes:
         chroot: parent of all nodes of this cluster; "" for the root.
-        auth_file: one line `user:password`, mode 0600, for the digest scheme. A file of the same name among the credentials
-            that systemd gives the process is taken in its place. Every node is then created for that user
-            alone (CREATOR_ALL). Without it every client of ZooKeeper can change the nodes: for tests and closed
-            machines.
+        auth_file: one line `user:password`, mode 0600 or 0640, for the digest scheme. A file of the same name among the
+            credentials that systemd gives the process is taken in its place. Nodes belong to that user alone, or to the
+            users that `penstock config access` has named. Without it every client of ZooKeeper can change the nodes: for
+            tests and closed machines.
         ca_file: enables TLS; certificates of the authorities that sign the servers' certificates.
         cert_file, key_file: the client's certificate, where the servers require one.
         session_timeout_s: longer survives longer stalls; shorter detects an ended process sooner.

@@ -3,6 +3,8 @@
     CHROOT/applied/<process>;<instance>  ephemeral; JSON {"version","pid","at_ms"}
     CHROOT/members/<process>             the same, not ephemeral: from a process's first report until its orderly end
 
+Each belongs to the user that all processes are beside their own, see zookeeper_lists.py.
+
 An instance is one store object, so two processes that have the same name by mistake do not share a report. A member
 without a report is cut off, or was killed and not started again.
 """
@@ -12,31 +14,21 @@ import json
 import os
 import secrets
 import threading
-from collections.abc import Callable
-from typing import Any, Protocol
 from urllib.parse import quote, unquote
 
 from kazoo import exceptions as zk
 
 from common.clock import Clock
 from common.config.store import Applied, ConfigVersion, parse_report
-
-
-class ZooKeeperRequests(Protocol):
-    """Requests of the store to ZooKeeper, which wait for the connection."""
-
-    def __call__(self, send: Callable[[], Any], *, writes: bool = False) -> Any: ...
+from common.config.zookeeper_connection import ZooKeeperConnection
 
 
 class ZooKeeperReports:
-    """The reports of one store object, and those of all processes.
+    """The reports of one store object, and those of all processes."""
 
-    Args:
-        path: makes a path below the chroot.
-    """
-
-    def __init__(self, client: Any, ask: ZooKeeperRequests, path: Callable[..., str], clock: Clock) -> None:
-        self._client, self._ask, self._path, self._clock = client, ask, path, clock
+    def __init__(self, connection: ZooKeeperConnection, clock: Clock) -> None:
+        self._connection, self._client, self._clock = connection, connection.client, clock
+        self._ask, self._path = connection.ask, connection.path
         self._instance = secrets.token_hex(4)
         self._own: dict[str, ConfigVersion] = {}
         self._lock = threading.Lock()  # the follower repeats reports concurrently with callers
@@ -99,7 +91,7 @@ class ZooKeeperReports:
             else:
                 if stat:  # of an earlier session of this object, not yet expired
                     self._delete(path)
-                self._ask(lambda: self._client.create_async(path, data, ephemeral=True, makepath=True), writes=True)
+                self._connection.create(path, data, writes=True, ephemeral=True)
             self._write_member(self._path("members", quote(process, safe="")), data)
 
     def _write_member(self, path: str, data: bytes) -> None:
@@ -107,7 +99,7 @@ class ZooKeeperReports:
             self._ask(lambda: self._client.set_async(path, data), writes=True)
         except zk.NoNodeError:
             try:
-                self._ask(lambda: self._client.create_async(path, data, makepath=True), writes=True)
+                self._connection.create(path, data, writes=True)
             except zk.NodeExistsError:
                 return
 

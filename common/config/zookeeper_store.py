@@ -5,6 +5,7 @@
     CHROOT/<kind>/017         bucket 17, set in the same transaction as the index
     CHROOT/applied, members   see zookeeper_reports.py
     CHROOT/claims/<name>      ephemeral: the name belongs to the process of its session
+    CHROOT/access, proxy_claims    access lists, see zookeeper_lists.py
 
 A process has one watch per kind, for any number of topics. It follows by level, not by event: on every event,
 every new connection and every RESYNC_S, the index is read again and compared. So a lost event only costs time.
@@ -13,7 +14,7 @@ every new connection and every RESYNC_S, the index is read again and compared. S
 import functools
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import quote, unquote
@@ -24,18 +25,20 @@ from kazoo.protocol.states import EventType
 
 from common.clock import SystemClock
 from common.config import buckets as layout
-from common.config.bucketed import INDEX_MISSING, BucketedStore, Index, LostRace
-from common.config.errors import StoreDamaged, StoreUnavailable
+from common.config.bucketed import INDEX_MISSING, BucketedStore, Index, LostRace, Seen, check_seen
+from common.config.errors import InvalidEntry, StoreDamaged, StoreUnavailable
 from common.config.identity import StoreIdentity, parse_identity
-from common.config.store import KINDS, Applied, ConfigVersion
+from common.config.store import KINDS, Applied, ConfigVersion, StoreUser
 from common.config.zookeeper_access import ZooKeeperAccess
 from common.config.zookeeper_connection import ZooKeeperConnection
+from common.config.zookeeper_lists import PROXY_CLAIMS, PROXY_KINDS, AccessLists, shown_users
 from common.config.zookeeper_options import ZooKeeperOptions
 from common.config.zookeeper_reports import ZooKeeperReports
 from common.limited_log import LimitedLog
 
 RESYNC_S = 30.0
 RETRY_S = 0.5
+NO_CLAIM = "", 0
 RACED = (zk.BadVersionError, zk.NodeExistsError, zk.NoNodeError)
 
 log = logging.getLogger("penstock.config")
@@ -45,9 +48,14 @@ limited = LimitedLog(log)
 class ZooKeeperStore(BucketedStore):
     transaction_bytes_max = 950_000  # ZooKeeper rejects packets from 1,048,575 bytes on
 
-    def __init__(self, options: ZooKeeperOptions):
-        """Connect in the background, without a deadline; calls wait `connect_timeout_s` for the connection."""
+    def __init__(self, options: ZooKeeperOptions, is_proxy: bool = False):
+        """Connect in the background, without a deadline; calls wait `connect_timeout_s` for the connection.
+
+        Args:
+            is_proxy: of a process that needs to write its reports only.
+        """
         super().__init__()
+        self._is_proxy = is_proxy
         self._clock = SystemClock()
         self._away_since_ms: int | None = self._clock.now_ms()
         self._closed = False
@@ -59,16 +67,18 @@ class ZooKeeperStore(BucketedStore):
         self._on_event = {
             kind: functools.partial(self._index_event, kind) for kind in KINDS
         }  # kazoo keeps one per kind
-        self._claims: dict[str, int] = {}  # name -> session
+        self._claims: dict[str, tuple[str, int]] = {}  # name -> node, session
         self._report_again = False
         self._follower: threading.Thread | None = None
-        self._connection = ZooKeeperConnection(options, self._state_changed)
+        self._connection = ZooKeeperConnection(options, self._state_changed, is_proxy)
         self._client, self._path = self._connection.client, self._connection.path
         self._access = ZooKeeperAccess(self._connection) if options.auth_file else None
-        self._looks_at_access = self._access is not None
+        self._access_fault = ""
+        self._has_looked_at_nodes = False
+        self._lists_seen: AccessLists | None = None
         self._ask, self._ask_all = self._connection.ask, self._connection.ask_all
         self._ask_quietly = self._connection.ask_quietly
-        self._reports = ZooKeeperReports(self._client, self._ask, self._path, self._clock)
+        self._reports = ZooKeeperReports(self._connection, self._clock)
         self._connection.start()
 
     def _read_identity(self) -> StoreIdentity | None:
@@ -78,7 +88,8 @@ class ZooKeeperStore(BucketedStore):
 
     def _create_identity(self, identity: StoreIdentity) -> None:
         path, data = self._path("cluster"), identity.encode()
-        self._ask_quietly(lambda: self._client.create_async(path, data, makepath=True), zk.NodeExistsError)
+        with suppress(zk.NodeExistsError):
+            self._connection.create(path, data)
 
     def _replace_identity(self, identity: StoreIdentity) -> None:
         self._create_identity(identity)
@@ -113,38 +124,84 @@ class ZooKeeperStore(BucketedStore):
         sends = [functools.partial(self._client.get_async, self._path(kind, f"{n:03d}")) for n in numbers]
         return {number: data for number, (data, _) in zip(numbers, self._ask_all(sends), strict=True)}
 
-    def open_to_strangers(self) -> list[str]:
-        return self._access.open_nodes() if self._access is not None else []
+    @property
+    def access_fault(self) -> str:
+        return self._access_fault
 
-    def close_to_strangers(self) -> list[str]:
-        return self._access.close_nodes() if self._access is not None else []
+    def wrong_access(self) -> list[tuple[str, str]]:
+        return [each[:2] for each in self._access.wrong_nodes()] if self._access is not None else []
+
+    def mend_access(self) -> list[tuple[str, str]]:
+        if self._access is None:
+            return []
+        mended = self._access.mend()
+        if self._connection.lists is not None:
+            self._fill_proxy_kinds()
+        return [each[:2] for each in mended]
+
+    def users(self) -> list[StoreUser]:
+        return shown_users(self._users_access().users())
+
+    def set_users(self, writers: Collection[str] | None, readers: Collection[str] | None) -> list[StoreUser]:
+        lists = self._users_access().set_users(writers, readers)
+        self._fill_proxy_kinds()
+        return shown_users(lists)
+
+    def _users_access(self) -> ZooKeeperAccess:
+        if self._access is None:
+            raise InvalidEntry(f"{self._connection.name}: users need an auth_file in the URL")
+        return self._access
+
+    def _fill_proxy_kinds(self) -> None:
+        """Make all nodes of these kinds, with their lists: proxies may change them and make none."""
+        for kind in PROXY_KINDS:
+            self.fill(kind)
 
     def set_index(self, kind: str, revisions: Sequence[int]) -> None:
         path, data = self._path(kind, "index"), layout.pack_index(revisions)
-        self._ask_quietly(lambda: self._client.create_async(path, data, makepath=True), zk.NodeExistsError)
+        with suppress(zk.NodeExistsError):
+            self._connection.create(path, data)
         self._ask(lambda: self._client.set_async(path, data), writes=True)
 
-    def _commit(self, kind: str, payloads: dict[int, bytes], revisions: tuple[int, ...], token: Any) -> Any:
+    def _commit(self, kind: str, payloads: dict[int, bytes], revisions: tuple[int, ...], token: Any, seen: Seen) -> Any:
         if token is None:
-            self._ask(lambda: self._client.ensure_path_async(self._path(kind)))
-        transaction = self._client.transaction()
+            with suppress(zk.NodeExistsError):
+                self._connection.create(self._path(kind), b"")
+        transaction, index = self._client.transaction(), self._path(kind, "index")
         for number, payload in payloads.items():
             path = self._path(kind, f"{number:03d}")
             if revisions[number] == 1:
-                transaction.create(path, payload)
+                transaction.create(path, payload, acl=self._connection.acl(path))
             else:
                 transaction.set_data(path, payload)
         if token is None:
-            transaction.create(self._path(kind, "index"), layout.pack_index(revisions))
+            transaction.create(index, layout.pack_index(revisions), acl=self._connection.acl(index))
         else:
-            transaction.set_data(self._path(kind, "index"), layout.pack_index(revisions), version=token)
+            transaction.set_data(index, layout.pack_index(revisions), version=token)
+        for other, wanted in seen.items():
+            self._add_check(transaction, other, wanted)
         results = self._ask(transaction.commit_async, writes=True)
         failures = [result for result in results if isinstance(result, Exception)]
         if any(isinstance(failure, RACED) for failure in failures):
             raise LostRace(kind)
+        if any(isinstance(failure, zk.NoAuthError) for failure in failures):
+            if self._connection.renew_access():
+                raise LostRace(kind)
+            raise self._connection.denial()
         if failures:
             raise StoreUnavailable(f"{self._connection.name}: ZooKeeper rejected the change: {failures[0]!r}")
-        return 0 if token is None else results[-1].version
+        return 0 if token is None else results[len(payloads)].version
+
+    def _add_check(self, transaction: Any, kind: str, wanted: Sequence[int]) -> None:
+        """Have the transaction fail when the index of another kind changes before it. Raises VersionConflict."""
+        found, path = self._read_index(kind), self._path(kind, "index")
+        check_seen(kind, wanted, found.revisions)
+        if found.token is not None:
+            transaction.check(path, found.token)
+        else:  # only so the absence of a node can be a condition: another writer's creation of it comes first or fails
+            with suppress(zk.NodeExistsError):
+                self._connection.create(self._path(kind), b"")
+            transaction.create(path, layout.pack_index(found.revisions), acl=self._connection.acl(path))
 
     def watch(self, callback: Callable[[str], None]) -> None:
         self._watchers.append(callback)
@@ -177,13 +234,16 @@ class ZooKeeperStore(BucketedStore):
     def forget(self, process: str) -> None:
         self._reports.forget(process)
 
-    def claim(self, name: str) -> bool:
+    def claim(self, name: str, *, by_proxy: bool = False) -> bool:
         if self.holds(name):
             return True
-        path = self._path("claims", quote(name, safe=""))
+        path = self._claim_path(name, by_proxy)
+        if path is None:
+            return False
         with suppress(zk.NodeExistsError):
-            self._ask(lambda: self._client.create_async(path, b"", ephemeral=True, makepath=True), writes=True)
-        self._claims[name] = session = self._client.client_id[0]
+            self._connection.create(path, b"", writes=True, ephemeral=True)
+        session = self._client.client_id[0]
+        self._claims[name] = path, session
         stat = self._ask(lambda: self._client.exists_async(path, watch=self._claim_event))
         if stat is None or stat.owner_session_id != session:
             self._claims.pop(name, None)
@@ -194,16 +254,25 @@ class ZooKeeperStore(BucketedStore):
         if event.type == EventType.DELETED:
             self._claims.pop(unquote(event.path.rpartition("/")[2]), None)
 
+    def _claim_path(self, name: str, by_proxy: bool) -> str | None:
+        """None: a process holds the name that does not know the proxies' own place, which has its access list."""
+        path = self._path("claims", quote(name, safe=""))
+        if not by_proxy or not self._ask(lambda: self._client.exists_async(self._path(PROXY_CLAIMS))):
+            return path
+        if self._ask(lambda: self._client.exists_async(path)):
+            return None
+        return self._path(PROXY_CLAIMS, quote(name, safe=""))
+
     def holds(self, name: str) -> bool:
         """Whether this process holds the name.
 
         False without contact: the session may have ended, and another process may hold the name.
         """
-        return self._connection.is_connected and self._claims.get(name) == self._client.client_id[0]
+        return self._connection.is_connected and self._claims.get(name, NO_CLAIM)[1] == self._client.client_id[0]
 
     def release(self, name: str) -> None:
-        if self._claims.pop(name, None) == self._client.client_id[0]:
-            path = self._path("claims", quote(name, safe=""))
+        path, session = self._claims.pop(name, NO_CLAIM)
+        if path and session == self._client.client_id[0]:
             self._ask_quietly(lambda: self._client.delete_async(path), zk.NoNodeError)
 
     def close(self) -> None:
@@ -260,9 +329,7 @@ class ZooKeeperStore(BucketedStore):
 
     def _follow_once(self) -> None:
         """Check every kind that may have changed. A kind that fails stays marked for the next time."""
-        if self._looks_at_access:
-            self._tell_open_nodes()
-            self._looks_at_access = False
+        self._look_at_access()
         if self._report_again:
             self._report_again = False
             try:
@@ -282,15 +349,21 @@ class ZooKeeperStore(BucketedStore):
                 self._untold.discard(kind)
                 self._tell(kind)
 
-    def _tell_open_nodes(self) -> None:
-        """Once per process: nodes that were made without the auth_file. A look at the upper ones tells it."""
-        assert self._access is not None
-        found = self._access.open_nodes(levels=1)
-        if found:
+    def _look_at_access(self) -> None:
+        """The rights of this process; and once, nodes that were made without the auth_file, of which the upper ones tell."""
+        if self._access is None:
+            return
+        if not self._has_looked_at_nodes and (found := self._access.open_nodes()):
             limited.error(
                 "%s: every client of ZooKeeper can change %d nodes, such as %s, which were made without auth_file: stop the "
                 "processes that have none, and run penstock config repair", self._connection.name, len(found), found[0],
             )  # fmt: skip
+        if self._connection.lists is not self._lists_seen or not self._has_looked_at_nodes or self._access_fault:
+            self._access_fault = self._access.own_fault(self._is_proxy)
+            self._lists_seen = self._connection.lists
+            if self._access_fault:
+                limited.warning("%s: %s", self._connection.name, self._access_fault, about=self._access_fault)
+        self._has_looked_at_nodes = True
 
     def _watched_index(self, kind: str) -> tuple[int, ...]:
         watch = self._on_event[kind]

@@ -7,12 +7,13 @@ from typing import Any
 import click
 
 from common.admin import members as members_verbs
-from common.admin import transfer, upkeep
+from common.admin import store_users, transfer, upkeep
 from common.admin.applications import stored_keys
 from common.admin.transfer import Difference
 from common.config import files, snapshot
 from common.config.definitions import ApplicationDefinition
-from penstock.commands.exits import CONFLICT, FAILED, CommandError, CommandGroup
+from common.secret_file import secret_fault
+from penstock.commands.exits import CONFLICT, FAILED, USAGE, CommandError, CommandGroup
 from penstock.commands.instance import Instance, administration, instance_options, open_config
 from penstock.commands.output import output_option, show_one, show_rows
 from penstock.commands.settings_file import check, show
@@ -35,6 +36,7 @@ def command() -> None:
     penstock config apply backup.json --diff
     penstock config verify && penstock config repair
     penstock config members
+    penstock config access --readers proxies.auth
     """
 
 
@@ -129,7 +131,7 @@ def verify(instance: Instance, output: str) -> None:
 def repair(instance: Instance, accept_empty: bool, cluster_id: str | None, output: str) -> None:
     """Make lost indexes again from their buckets, and remove reports that cannot be read. No entry is lost.
 
-    With an auth_file, nodes in ZooKeeper that were made without it are closed to other clients.
+    With an auth_file, nodes in ZooKeeper that were made without it, or for other users, get their access lists.
 
     Entries that are gone come back by `penstock config apply`, from an export or the snapshot of a process.
     """
@@ -142,6 +144,45 @@ def repair(instance: Instance, accept_empty: bool, cluster_id: str | None, outpu
     show_rows([each._asdict() for each in done], ("subject", "problem", "repair"), output)
     if accept_empty:
         show_one({"cluster_id": accepted.cluster, "generation": accepted.generation}, output)
+
+
+@command.command()
+@click.option("--readers", type=FILE, metavar="FILE",
+              help="Let the users in FILE, one user:password per line, read all and write reports, and no other readers.")  # fmt: skip
+@click.option("--writers", type=FILE, metavar="FILE",
+              help="Let the users in FILE change all, and no other writers. The own user must be among them.")  # fmt: skip
+@click.option("--no-readers", is_flag=True, help="Take the rights of all readers away.")
+@output_option
+@instance_options()
+def access(
+    instance: Instance, readers: Path | None, writers: Path | None, no_readers: bool, output: str
+) -> None:  # fmt: skip
+    """Show or set the users of ZooKeeper that may change or read the configuration.
+
+    Proxies need to read it and to write their reports: give their auth_file a user of --readers, and all other
+    processes and commands one of --writers. All parts of the configuration get these rights, and those to come.
+    """
+    if readers is not None and no_readers:
+        raise click.UsageError("--no-readers and --readers exclude each other")
+    with administration(instance) as admin:
+        if readers is None and writers is None and not no_readers:
+            found = admin.store.users()
+        else:
+            reading = [] if no_readers else credentials(readers)
+            found = store_users.set_users(admin, credentials(writers), reading)
+    show_rows([each._asdict() for each in found], ("user", "rights", "digest"), output)
+
+
+def credentials(file: Path | None) -> list[str] | None:
+    """The lines `user:password` of a file that only its owner may read; None without a file. Raises CommandError."""
+    if file is None:
+        return None
+    if fault := secret_fault(file, 1, str(file)):
+        raise CommandError(fault, USAGE)
+    lines = [line.strip() for line in file.read_text(errors="replace").splitlines() if line.strip()]
+    if not lines or not all(line.partition(":")[0] and line.partition(":")[2] and line.isascii() for line in lines):
+        raise CommandError(f"{file}: invalid content: use one line user:password per user, in ASCII", USAGE)
+    return lines
 
 
 @command.command()

@@ -7,7 +7,7 @@ import click
 
 from penstock.commands import replicas
 from penstock.commands.output import is_for_scripts, output_option, show_value
-from penstock.doctor import machine, replication, software, storage, stored_secrets
+from penstock.doctor import access, machine, replication, software, storage, stored_secrets
 from penstock.doctor.finding import DoctorFinding
 from penstock.up.directory import SECRETS_KEY
 from penstock.up.files import read_running
@@ -31,6 +31,7 @@ def findings(
     running = read_running(data) or {}
     yield from replication.groups(replicas.states(running))
     yield from replication.sessions(config)
+    yield from access.access(config)
     own, file = (data / "config").as_uri() if (data / "config").is_dir() else "", data / SECRETS_KEY
     root_keys = secrets_key or (file if file.exists() and not config else None)
     yield from stored_secrets.of_applications(config or running.get("config", own), root_keys)
@@ -59,8 +60,8 @@ def findings(
     envvar="PENSTOCK_CONFIG",
     show_envvar=True,
     metavar="URL",
-    help="Check that the coordination of broker groups at URL answers, how long its sessions are, and how the secrets of "
-    "applications are stored there (default: those of DIR).",
+    help="Check that the coordination of broker groups at URL answers, how long its sessions are, ZooKeeper's access "
+    "lists, and how the secrets of applications are stored there (default: those of DIR).",
 )
 @click.option(
     "--secrets-key",

@@ -11,6 +11,7 @@ from typing import Protocol
 import gevent
 
 from common.config.definitions import Fence, TopicDefinition
+from common.config.ended_fences import end_fence
 from common.config.errors import ConfigError
 from common.config.store import ConfigStore
 from common.limited_log import LimitedLog
@@ -28,7 +29,7 @@ class Fences:
     """The fences that this proxy has met.
 
     Args:
-        store: to remove fences whose time is over; None: they stay until an operator removes them.
+        store: to end fences whose time is over; None: they stay until an operator removes them.
         now_s: monotonic seconds.
     """
 
@@ -54,12 +55,9 @@ class Fences:
                 gevent.spawn(self._lift, self._store, topic, fence)
 
     def _lift(self, store: ConfigStore, topic: str, fence: Fence) -> None:
-        """Remove a fence by compare-and-set: a cut that expects the fenced entry fails from then on."""
+        """End a fence: a cut that expects the fenced entry fails from then on."""
         try:
-            found = store.get("topic", topic)
-            if found is None or found.value.get("fence") != fence.to_value():
-                return
-            store.put("topic", topic, {k: v for k, v in found.value.items() if k != "fence"}, found.version)
+            end_fence(store, topic, fence)
         except ConfigError as error:
             limited.warning("topic=%s: the fence of plan %s cannot be removed yet: %s", topic, fence.plan, error)
         else:

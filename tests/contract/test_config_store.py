@@ -50,6 +50,52 @@ class ConfigStoreContract:
         second.close()
         until(lambda: first.claim("slot/1"), "the claim of a closed store ends")
 
+    def test_a_name_that_proxies_claim_belongs_to_one_of_them_too(self, open_another):
+        first, second = open_another(), open_another()
+        assert first.claim("slot/1", by_proxy=True) and not second.claim("slot/1", by_proxy=True)
+        first.release("slot/1")
+        assert second.claim("slot/1", by_proxy=True) and second.holds("slot/1")
+
+    def test_a_change_fails_once_another_kind_that_it_has_seen_is_another(self, open_another):
+        store, other = open_another(), open_another()
+        version = store.put("topic", "orders", {}, 0)
+        seen = {"ended_fence": store.index("ended_fence")}
+        ended = other.put_many("ended_fence", [Change("orders", {}, 0)], {"topic": other.index("topic")})
+        with pytest.raises(VersionConflict, match="ended_fence"):
+            store.put_many("topic", [Change("orders", {"queues": 2}, version)], seen)
+        assert store.get("topic", "orders") == ({}, version) and ended == [other.get("ended_fence", "orders").version]
+        seen = {"ended_fence": store.index("ended_fence")}
+        assert store.put_many("topic", [Change("orders", {"queues": 2}, version)], seen) > [version]
+        assert store.get("topic", "orders").value == {"queues": 2}
+
+    def test_of_two_that_have_seen_each_others_kind_one_succeeds(self, open_another):
+        """Also while neither kind has an entry yet."""
+        for round_ in range(20):
+            stores, kinds = (open_another(), open_another()), ("topic", "ended_fence")
+            seen = [{other: store.index(other)} for store, other in zip(stores, kinds[::-1], strict=True)]
+            begin, failed = threading.Barrier(2), []
+
+            def write(store, kind, seen, name=f"t{round_}", begin=begin, failed=failed):
+                begin.wait()
+                try:
+                    store.put_many(kind, [Change(name, {}, 0)], seen)
+                except VersionConflict:
+                    failed.append(kind)
+
+            threads = [threading.Thread(target=write, args=each) for each in zip(stores, kinds, seen, strict=True)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert len(failed) == 1
+
+    def test_the_buckets_of_a_kind_are_written_without_entries(self, store):
+        version = store.put("journal", "one", {}, 0)
+        store.fill("journal")
+        store.fill("journal")
+        assert all(store.index("journal")) and store.get("journal", "one") == ({}, version)
+        assert store.put("journal", "one", {"a": 1}, version) == version + 1
+
     def test_an_unknown_entry_is_none(self, store):
         assert store.get("topic", "orders") is None
 

@@ -79,11 +79,16 @@ def _line(descriptor, module):
 
 
 class Site:
-    """One engine with its configuration; `proxy()` starts as many consumer proxies as a test wants."""
+    """One engine with its configuration; `proxy()` starts as many consumer proxies as a test wants.
 
-    def __init__(self, folder: Path):
+    Args:
+        config: URL of the configuration; proxy_config: as proxies have it.
+    """
+
+    def __init__(self, folder: Path, config: str = "", proxy_config: str = ""):
         self.folder = folder
-        self.config = f"file://{folder / 'config'}"
+        self.config = config or f"file://{folder / 'config'}"
+        self.proxy_config = proxy_config or self.config
         self.key, self.admin_key = folder / "cluster.key", folder / "admin.key"
         for path, key in ((self.key, KEY), (self.admin_key, ADMIN_SECRET)):
             path.touch(0o600)
@@ -112,7 +117,7 @@ class Site:
 
     def proxy(self, *more, config=None, env=None):
         options = ["--listen", "127.0.0.1:0", "--ops", "127.0.0.1:0", "--engine", f"127.0.0.1:{self.engine.port}"]
-        options += ["--config", config or self.config, "--cluster-key", self.key]
+        options += ["--config", config or self.proxy_config, "--cluster-key", self.key]
         started = Process("consumer_proxy", *options, *more, env=env)
         self.proxies.append(started)
         return started

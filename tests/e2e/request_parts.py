@@ -19,8 +19,8 @@ TOPIC = "orders"
 class RequestSite(Site):
     """`ask` and `answer` are the two producer proxies: askers use the first, repliers the second."""
 
-    def __init__(self, folder: Path):
-        super().__init__(folder)
+    def __init__(self, folder: Path, config: str = "", proxy_config: str = ""):
+        super().__init__(folder, config, proxy_config)
         self.ask, self.answer = self.producer_proxy(), self.producer_proxy()
         self.consumer = self.proxy()
 
@@ -32,9 +32,9 @@ class RequestSite(Site):
         store.put("application", "worker", {"keys": keys, "grants": [["pull", "*"]]}, 0)
         store.close()
 
-    def producer_proxy(self):
+    def producer_proxy(self, *more):
         options = ["--listen", "127.0.0.1:0", "--ops", "127.0.0.1:0", "--engine", f"127.0.0.1:{self.engine.port}"]
-        started = Process("producer_proxy", *options, "--config", self.config, "--cluster-key", self.key)
+        started = Process("producer_proxy", *options, "--config", self.proxy_config, "--cluster-key", self.key, *more)
         self.proxies.append(started)
         return started
 

@@ -88,7 +88,7 @@ class BufferSlots:
     def claim_own(self) -> None:
         """Claim the first free slot. May raise StoreUnavailable, NoSlot."""
         for slot in range(SLOTS):
-            if slot not in self.adopted and self._config.claim(self._claim(slot)):
+            if slot not in self.adopted and self._config.claim(self._claim(slot), by_proxy=True):
                 self.own = slot
                 return
         raise NoSlot(f"all {SLOTS} slots are claimed by other proxies: stop one")
@@ -148,7 +148,7 @@ class BufferSlots:
             filled = any(
                 isinstance(length, int) and length for length in lengths[number * PARTS : (number + 1) * PARTS]
             )
-            if filled and self._config.claim(self._claim(slot)):
+            if filled and self._config.claim(self._claim(slot), by_proxy=True):
                 self.adopted.add(slot)
                 self._shards.pop(slot)  # its state is from an earlier claim
                 found = True

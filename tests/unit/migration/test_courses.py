@@ -195,7 +195,10 @@ def test_a_copy_of_an_operator_is_not_taken_over(world):
     assert world.store.get("copy_in", "pay").value == {"cluster": "main"}
 
 
-def test_a_fence_that_no_command_lifts_ends_by_itself(world):
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_fence_that_no_command_lifts_ends_by_itself_also_where_proxies_may_only_read(seed):
+    world = World(seed)
+    world.add_plan()
     go(world, "start", "verify", "fence")
     for _ in range(400):
         world.turn()

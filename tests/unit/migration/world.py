@@ -10,8 +10,8 @@ from uuid import UUID
 
 from common.admin.administrator import Administrator
 from common.clock import FakeClock
-from common.config.definitions import CopyInDefinition, CopyOutDefinition, TopicDefinition
-from common.config.errors import VersionConflict
+from common.config.definitions import CopyInDefinition, CopyOutDefinition
+from common.config.ended_fences import end_fence, topic_in
 from common.config.memory_store import MemoryConfigStore
 from common.config.store import SENT
 from common.kafka.base import EARLIEST, END, ClusterDescription, CommittedPosition, KafkaTopic
@@ -43,10 +43,10 @@ class CrashingStore(MemoryConfigStore):
         super().__init__(shared)
         self._dies, self.states = dies, []
 
-    def put_many(self, kind, changes):
+    def put_many(self, kind, changes, seen=None):
         changes = list(changes)
         self._dies()
-        versions = super().put_many(kind, changes)
+        versions = super().put_many(kind, changes, seen)
         self.states += [each.value["state"] for each in changes if kind == "migration"]
         self._dies()
         return versions
@@ -103,18 +103,13 @@ class Proxy:
         self.report()
 
     def expire(self) -> None:
-        """Remove fences whose time is over, by compare-and-set."""
+        """End fences whose time is over."""
         for (topic, id_), seen_s in list(self.fences.items()):
-            found = self.world.store.get("topic", topic)
-            fence = found.value.get("fence")
-            if fence is None or fence["id"] != id_:
+            fence = self.world.definitions()[topic].fence
+            if fence is None or fence.id != id_:
                 del self.fences[topic, id_]
-            elif (self.world.clock.monotonic_s() - seen_s) * 1000 >= fence["for_ms"]:
-                value = {name: each for name, each in found.value.items() if name != "fence"}
-                try:
-                    self.world.store.put("topic", topic, value, found.version)
-                except VersionConflict:
-                    continue
+            elif (self.world.clock.monotonic_s() - seen_s) * 1000 >= fence.for_ms:
+                end_fence(self.world.proxy_store, topic, fence)
 
 
 class NoMarks:
@@ -137,7 +132,11 @@ class NoMarks:
 
 
 class World:
-    """Attributes: dies: called around each write of the operator's process; raises Crash."""
+    """
+    Attributes:
+        dies: called around each write of the operator's process; raises Crash.
+        proxy_store: of the proxies; with an odd seed they may not change definitions.
+    """
 
     proxy_class = Proxy
 
@@ -145,6 +144,7 @@ class World:
         self.random, self.clock = random.Random(seed), FakeClock()
         self._known, self.partitions = None, QUEUES
         self.store = MemoryConfigStore()
+        self.proxy_store = self.store.peer(is_reader=seed % 2 == 1)
         self.operator_store = CrashingStore(self.store._shared, dies)
         self.plan = parse_plan(text, "plan")
         self.kafka_side, self.engine_side = Side(self.plan.topic_names), Side(self.plan.topic_names)
@@ -165,13 +165,13 @@ class World:
         return self.own
 
     def definitions(self):
-        index = tuple(self.store.index("topic"))
+        index = tuple(self.store.index("topic")), tuple(self.store.index("ended_fence"))
         if self._known is None or self._known[0] != index:
             self._known = index, self._read_definitions()
         return dict(self._known[1])
 
     def _read_definitions(self):
-        return {name: TopicDefinition.from_value(name, found.value) for name, found in self.store.entries("topic")}
+        return {name: found for name in self.store.names("topic") if (found := topic_in(self.store, name)) is not None}
 
     def home(self, name):
         found = self.store.get("topic", name)

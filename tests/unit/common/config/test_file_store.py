@@ -5,7 +5,11 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
+import traceback
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -13,10 +17,15 @@ from common.admin import upkeep
 from common.admin.administrator import Administrator
 from common.config import buckets as layout
 from common.config import files
-from common.config.errors import StoreDamaged, StoreUnavailable
+from common.config.definitions import Fence
+from common.config.ended_fences import end_fence, topic_in
+from common.config.errors import AccessDenied, StoreDamaged, StoreUnavailable
 from common.config.file_store import FileStore
 from common.config.opening import open_store
+from common.config.view import ConfigView
 from tests.waiting import until
+
+OTHER_USER, GROUP = 65534, 54321
 
 
 @pytest.fixture
@@ -244,3 +253,75 @@ def test_a_full_disk_at_any_step_of_a_write_leaves_the_old_state_and_no_file(tmp
 
 def files_of(root):
     return {path: path.read_bytes() for path in (root / "topic").iterdir()}
+
+
+def as_other_user(group: int, act) -> None:
+    """Run `act` in a process of another user, in that group."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.setgroups([group])
+            os.setgid(group)
+            os.setuid(OTHER_USER)
+            act()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.fixture
+def shared_directory():
+    """A store whose group may read it and write what proxies write. As root only."""
+    if os.getuid():
+        pytest.skip("needs root, for a second user")
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "config"
+        FileStore(root).close()
+        for path in (Path(folder), root, *root.iterdir()):
+            os.chown(path, -1, GROUP)
+            path.chmod(0o2770 if path.name in ("applied", "claims", "journal", "ended_fence") else 0o2750)
+        yield root
+
+
+def test_a_user_of_the_directorys_group_reads_reports_and_ends_fences_and_changes_nothing_else(shared_directory):
+    before = os.umask(0o077)
+    try:
+        with closing(FileStore(shared_directory)) as store:
+            fence = Fence("shop", "shop.1", 1_000)
+            store.put("topic", "orders", {"fence": fence.to_value()}, 0)
+            store.report_applied("engine", {"topic": 1})
+
+            def proxy():
+                reader = FileStore(shared_directory)
+                with closing(ConfigView(reader, process="producer_proxy")) as view:
+                    assert view.topic("orders").fence == fence and set(reader.applied()) == {"engine", "producer_proxy"}
+                    reader.put("journal", "own", {"a": 1}, 0)
+                    assert reader.claim("slot/0", by_proxy=True)
+                    end_fence(reader, "orders", fence)
+                    for kind in ("topic", "application", "setting"):
+                        with pytest.raises(AccessDenied, match="permission denied"):
+                            reader.put(kind, "evil", {}, 0)
+                    with pytest.raises(AccessDenied):
+                        reader.delete("topic", "orders", reader.get("topic", "orders").version)
+
+            as_other_user(GROUP, proxy)
+            assert topic_in(store, "orders").fence is None and store.get("journal", "own").value == {"a": 1}
+            store.put("journal", "own", {"a": 2}, store.get("journal", "own").version)
+            store.put("topic", "bills", {}, 0)
+            as_other_user(GROUP, lambda: FileStore(shared_directory).get("topic", "bills").version)
+            assert set(store.applied()) == {"engine"}
+    finally:
+        os.umask(before)
+
+
+def test_files_of_a_store_for_its_owner_alone_stay_so(tmp_path):
+    with closing(FileStore(tmp_path / "config")) as store:
+        store.put("topic", "orders", {}, 0)
+        store.report_applied("engine", {"topic": 1})
+        store.claim("slot/0")
+        files = [path for path in (tmp_path / "config").rglob("*") if path.is_file()]
+        assert len(files) >= 5 and {path.stat().st_mode & 0o777 for path in files} == {0o600}

@@ -1,11 +1,14 @@
 """Topics whose home changes: sends are FENCED or buffered, and the fence ends by itself; a real bridge, Kafka in memory."""
 
+from contextlib import closing
+
 import pytest
 
 import producer_proxy.proxy as proxy_module
 from common.config.definitions import Fence, TopicDefinition
 from common.config.errors import StoreUnavailable
 from common.config.store import SENT
+from common.config.view import ConfigView
 from common.contract import Code, Message
 from producer_proxy.admission.fences import Fences
 from producer_proxy.send.results import FENCED_RETRY_AFTER_MS
@@ -159,3 +162,20 @@ def test_without_contact_to_the_store_a_topic_stays_fenced_and_is_freed_later(fe
     now[0] += 6.0
     fences.tick()
     wait_until(lambda: stored_fence(config) is None)
+
+
+def test_a_proxy_that_may_only_read_the_topic_ends_its_fence_and_the_next_one_has_its_own_time(fenced):
+    config, now, fences = fenced
+    reader = config.peer(is_reader=True)
+    with closing(ConfigView(reader)) as view:
+        fences._view, fences._store = view, reader
+        assert fences.of("moves") == FENCE
+        now[0] += 5.1
+        fences.tick()
+        wait_until(lambda: fences.of("moves") is None)
+        assert stored_fence(config) == FENCE.to_value() and config.get("ended_fence", "moves").value == {
+            "fence": "shop.1"
+        }
+        later, found = Fence("shop", "shop.2", 5_000), config.get("topic", "moves")
+        config.put("topic", "moves", {**found.value, "fence": later.to_value()}, found.version)
+        assert fences.of("moves") == later
