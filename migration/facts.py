@@ -234,6 +234,7 @@ class Rules:
         error_rate: share of failed sends that a topic may have; 1: any.
         is_order_strict: whether both sides must have the messages of a key in the same order.
         accepted: gates that the operator accepts although they are red.
+        fence_ms: time after which proxies end a fence by themselves.
     """
 
     plan: str
@@ -242,3 +243,4 @@ class Rules:
     is_order_strict: bool = True
     error_rate: float = 1.0
     accepted: frozenset[str] = frozenset()
+    fence_ms: int = 60_000

@@ -29,8 +29,9 @@ HOUR_MS = 3_600_000
 
 def rules_of(plan: MigrationPlan, accepted: frozenset[str] = frozenset()) -> Rules:
     """The plan's bounds as deciders take them."""
-    soak_ms = plan.limits.soak_hours * HOUR_MS
-    return Rules(plan.name, plan.gates.lag_messages, soak_ms, plan.order == ORDERS[0], plan.gates.error_rate, accepted)
+    gates, soak_ms = plan.gates, plan.limits.soak_hours * HOUR_MS
+    is_strict, fence_ms = plan.order == ORDERS[0], plan.limits.fence_s * 1000
+    return Rules(plan.name, gates.lag_messages, soak_ms, is_strict, gates.error_rate, accepted, fence_ms)
 
 
 def _told(fault: Exception) -> str:

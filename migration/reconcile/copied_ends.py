@@ -34,7 +34,10 @@ def wait_for_copies(
         if total != before:
             before, since_s = total, now_s
         worst = max(lacks, key=lambda each: lacks[each])
-        told = f"the copies lack {total:,} records that Kafka had when the comparison began, most of them of {worst.topic} partition {worst.number}"
+        told = (
+            f"the copies lack {total:,} records that Kafka had when the comparison began, most of them of {worst.topic} "
+            f"partition {worst.number}"
+        )
         if now_s - since_s > stall_s:
             raise PlanRefused(f"{told}, and have stood for {stall_s:g} s: see `penstock migrate status`")
         if not is_told:

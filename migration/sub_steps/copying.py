@@ -94,8 +94,11 @@ def _drained(state: PlanState, facts: Facts, rules: Rules) -> Answer:
             return Refuse(f"the position of the copy of {name} is not known")
         left = [max(0, end - at) for at, end in zip(copied, ends, strict=True)]
         if any(left):
-            return Wait(
-                f"the copy of {name} lacks {sum(left):,} records, most of them in queue {left.index(max(left))}"
+            told = f"the copy of {name} lacks {sum(left):,} records, most of them in queue {left.index(max(left))}"
+            if facts.waited_ms < rules.fence_ms // 2:  # before proxies end the fence: what they send then is no bypass
+                return Wait(told)
+            return Refuse(
+                f"{told}, {facts.waited_ms // 1000} s behind the fence: the Kafka bridge's log says what stops it"
             )
     return None
 

@@ -229,6 +229,20 @@ def test_whatever_fails_behind_the_fence_lifts_it_at_once(mirror, fault, sub_ste
     go(mirror, "cut")
 
 
+@pytest.mark.parametrize("is_busy", [True, False], ids=["senders", "nobody sends"])
+def test_a_copy_back_that_stops_behind_the_fence_is_told_as_such_and_the_fence_is_lifted(mirror, is_busy):
+    go(mirror, *WAY[:4])
+    for _ in range(20):
+        mirror.turn()
+    mirror.copy_out, mirror.is_busy = lambda name: None, True
+    for _ in range(5):
+        mirror.turn()
+    mirror.is_busy = is_busy
+    with pytest.raises(PlanRefused, match=r"copy of \w+ lacks \d+ records, .* 5 s behind the fence: the Kafka bridge's log"):
+        go(mirror, "rollback")
+    assert {each.fence for each in mirror.definitions().values()} == {None}
+
+
 def test_what_fails_before_the_fence_leaves_the_course_where_it_is(mirror):
     go(mirror, "start")
     offsets = mirror.offsets
