@@ -386,7 +386,7 @@ class ConfigView:
     def _save(self) -> None:
         path = self._snapshot_path
         if path is None or self._snapshot_at_ms is not None:
-            return
+            return None
         if not self._unsaved:
             return snapshot.mark_current(path) if self.age_s == 0.0 else None
         self._unsaved = False

@@ -49,7 +49,7 @@ class ZooKeeperConnection:
         self._is_proxy = is_proxy
         self.lists: AccessLists | None = None
         self._lists_wanted, self._lists_read = int(bool(options.auth_file)), 0  # numbers of changes
-        self._reading_lists = threading.Lock()
+        self._reading_lists, self._renewing = threading.Lock(), threading.Lock()
         self._renewed_at = float("-inf")
         self._connected = threading.Event()
         self._closed = False
@@ -199,22 +199,23 @@ class ZooKeeperConnection:
         """Read the auth_file and the lists again, after a denial; whether they are others than before, or just were."""
         if not self._options.auth_file:
             return False
-        before = self.lists, frozenset(self.client.auth_data)
-        try:
-            for credential in self.own_credentials():
-                self.authenticate(credential)
-            self._lists_wanted += 1
-            self._read_lists()
-        except InvalidEntry as error:
-            raise AccessDenied(f"{self.name}: {error}") from error
-        except DENIED:
-            self.lists = None
-        except CUT_OFF:
-            pass  # they are read before the next request
-        now = time.monotonic()
-        if self._lists_are_old or before != (self.lists, frozenset(self.client.auth_data)):
-            self._renewed_at = now
-        return now - self._renewed_at < RENEWED_S
+        with self._renewing:
+            before, is_cut_off = (self.lists, frozenset(self.client.auth_data)), False
+            try:
+                for credential in self.own_credentials():
+                    self.authenticate(credential)
+                self._lists_wanted += 1
+                self._read_lists()
+            except InvalidEntry as error:
+                raise AccessDenied(f"{self.name}: {error}") from error
+            except DENIED:
+                self.lists = None
+            except CUT_OFF:
+                is_cut_off = True  # they are read before the next request
+            now = time.monotonic()
+            if is_cut_off or before != (self.lists, frozenset(self.client.auth_data)):
+                self._renewed_at = now
+            return now - self._renewed_at < RENEWED_S
 
     def denial(self) -> AccessDenied:
         return AccessDenied(

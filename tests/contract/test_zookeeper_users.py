@@ -4,6 +4,7 @@ import itertools
 import json
 import logging
 import os
+import threading
 from contextlib import closing
 from dataclasses import replace
 
@@ -190,6 +191,24 @@ def test_every_node_has_the_list_of_its_place_also_those_made_later_and_stranger
     finally:
         stranger.stop()
         stranger.close()
+
+
+def test_many_requests_that_are_denied_at_once_end_at_once(admin, users):
+    proxy, errors = users.open_proxy(), []
+
+    def change():
+        for _ in range(20):
+            try:
+                proxy.put("topic", "evil", {}, 0)
+            except AccessDenied as error:
+                errors.append(error)
+
+    threads = [threading.Thread(target=change) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(errors) == 120
 
 
 def test_a_journal_registers_and_tells_and_an_operator_answers_it(admin, users, tmp_path):
