@@ -61,7 +61,7 @@ class ConfigStoreContract:
         version = store.put("topic", "orders", {}, 0)
         seen = {"ended_fence": store.index("ended_fence")}
         ended = other.put_many("ended_fence", [Change("orders", {}, 0)], {"topic": other.index("topic")})
-        with pytest.raises(VersionConflict, match="ended_fence"):
+        with pytest.raises(VersionConflict, match="ended fence"):
             store.put_many("topic", [Change("orders", {"queues": 2}, version)], seen)
         assert store.get("topic", "orders") == ({}, version) and ended == [other.get("ended_fence", "orders").version]
         seen = {"ended_fence": store.index("ended_fence")}
