@@ -79,8 +79,10 @@ class KindView:
         return sorted(name for text in texts for name, line in layout.lines_of(text).items() if part in line)
 
     def found(self, pattern: re.Pattern[bytes]) -> set[bytes]:
-        """What the pattern finds in the stored texts, without parsing them."""
-        return {each for number in range(len(self.texts)) for each in pattern.findall(self.text(number))}
+        """What the pattern finds in the stored texts, without parsing them; buckets that are packed stay packed."""
+        packed = zip(self.texts, self.buckets.payloads, strict=True)
+        texts = (layout.unpack(payload, "a bucket") if text is None else text for text, payload in packed)
+        return {each for text in texts for each in pattern.findall(text)}
 
     def keep(self, number: int, name: str, found: Any) -> None:
         """Cache the entry of a name of this bucket; None: it does not exist."""
