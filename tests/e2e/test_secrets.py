@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import zlib
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -40,7 +40,21 @@ class SecretsSite:
             store.put("topic", "orders", {"queues": 2, "durability": "memory"}, 0)
             keys = [{"key_id": CLEAR.key_id, "secret": CLEAR.secret, "created_at_ms": 1}]
             store.put("application", CLEAR.app, {"keys": keys, "grants": [["send", "*"], ["pull", "*"]]}, 0)
-        self.engine = self.start("engine", "--data", folder / "engine")
+
+    def __enter__(self) -> "SecretsSite":
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for each in reversed(self.processes):
+            each.kill()
+
+    def _start(self) -> None:
+        self.engine = self.start("engine", "--data", self.folder / "engine")
         self.producer = self.proxy("producer_proxy", "--secrets-key", self.key)
         self.consumer = self.proxy("consumer_proxy", "--secrets-key", self.key)
 
@@ -53,10 +67,6 @@ class SecretsSite:
         number = len(self.processes)
         options = ("--snapshot", self.folder / f"{number}.snapshot", *options)
         return self.start(module, "--engine", f"127.0.0.1:{self.engine.port}", *options)
-
-    def close(self) -> None:
-        for each in reversed(self.processes):
-            each.kill()
 
     def command(self, *arguments: object) -> dict:
         made = CliRunner().invoke(cli, [*map(str, arguments), "--config", self.config, "-o", "json"])
@@ -114,15 +124,11 @@ def unpacked(content: bytes) -> bytes:
 @pytest.fixture(scope="module", params=["file", "zookeeper"])
 def site(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
-    if request.param == "file":
-        made = SecretsSite(folder, f"file://{folder}/config")
-        yield made
-        made.close()
-        return
-    with ZooKeeper(folder / "zookeeper") as server:
-        made = SecretsSite(folder, f"zookeeper://{server.address}/secrets")
-        yield made
-        made.close()
+    with ExitStack() as stack:
+        url = f"file://{folder}/config"
+        if request.param == "zookeeper":
+            url = f"zookeeper://{stack.enter_context(ZooKeeper(folder / 'zookeeper')).address}/secrets"
+        yield stack.enter_context(SecretsSite(folder, url))
 
 
 def test_a_reader_of_the_whole_store_and_of_all_files_finds_no_secret(site):
