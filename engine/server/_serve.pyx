@@ -370,8 +370,7 @@ cdef class LinkConnection(Connection):
 
     cpdef trust(self):
         """Accept all operations, and frames of full size. The output so far is not held: it shows nothing of the log."""
-        self.authenticated = True
-        self.may_append = OP_APPEND in self.peer_state.operations
+        self.authenticated, self.may_append = True, OP_APPEND in self.peer_state.operations
         if self.on_trust is not None:
             self.on_trust(self, True)
         self.frame_max = FRAME_BYTES_MAX
