@@ -141,7 +141,7 @@ def parse_record(data: bytes, subject: str) -> GroupRecord:
     """Raises StoreDamaged."""
     try:
         return GroupRecord.from_value(json.loads(data))
-    except (ValueError, InvalidGroupRecord) as error:
+    except (ValueError, RecursionError, InvalidGroupRecord) as error:
         raise StoreDamaged(f"{subject}: damaged: it is not the record of a group: {error}") from error
 
 
@@ -154,5 +154,5 @@ def parse_registration(data: bytes) -> Registration | None:
     try:
         value: Any = json.loads(data)
         return Registration(int(value["incarnation"]), str(value["address"]))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None

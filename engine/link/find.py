@@ -35,7 +35,7 @@ def decode_find(payload: bytes) -> FindRequest:
         found = json.loads(payload)
         ids, is_counted = frozenset(found["ids"]), bool(found.get("is_counted"))
         request = FindRequest(found["cluster"], found["topic"], found["since_ms"], ids, is_counted)
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise PayloadError(f"FIND: it is no question: {error}") from error
     texts = (request.cluster, request.topic, *request.ids)
     if not all(isinstance(each, str) for each in texts) or not isinstance(request.since_ms, int):
@@ -67,5 +67,5 @@ def _numbers(payload: bytes, name: str) -> dict[str, int]:
     try:
         found = json.loads(payload)[name]
         return {str(id_): int(number) for id_, number in found.items()}
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise PayloadError(f"FIND: it is no answer: {error}") from error

@@ -24,5 +24,5 @@ def decode_look_up_answer(payload: bytes) -> tuple[dict[str, Any], list[AnswerPi
     try:
         (size,) = U32.unpack_from(payload)
         return json.loads(payload[4 : 4 + size]), list(read_pieces(payload, 4 + size))
-    except (ValueError, TypeError, struct.error) as error:
+    except (ValueError, TypeError, struct.error, RecursionError) as error:
         raise PayloadError(f"look-up answer: {error}") from error

@@ -159,7 +159,7 @@ def decode_produced(payload: bytes, count: int) -> list[ProducedResult]:
 def _object(payload: bytes) -> dict[str, Any]:
     try:
         found = json.loads(payload)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise PayloadError(f"PRODUCE: the sentences are not JSON: {error}") from error
     if not isinstance(found, dict):
         raise PayloadError("PRODUCE: the sentences are not a JSON object")

@@ -259,8 +259,7 @@ cdef class Turn(TurnEnd):
     cdef int wake(self) except -1:
         if self.is_over:
             return 0  # the pulls are those of another node
-        woken = self.appender.take_woken()
-        if woken:
+        if woken := self.appender.take_woken():
             self.node.on_appended(woken)
         return 0
 

@@ -17,6 +17,12 @@ from tests.waiting import until
 READY_S_MAX = 20.0
 
 
+def secrets_key(penstock: RunningPenstock) -> list[str]:
+    """The option by which a proxy finds the secrets of applications, where they are not in the configuration."""
+    key = penstock.data / "secrets.key"
+    return ["--secrets-key", str(key)] if key.exists() else []
+
+
 class OwnProxy:
     """Listens on a port of its own choice; a new one after each `start()`.
 
@@ -31,7 +37,7 @@ class OwnProxy:
         self._command = [
             *wrapper, sys.executable, "-P", "-m", "producer_proxy", "--listen", "127.0.0.1:0", "--ops", "127.0.0.1:0",
             "--engine", f"{engine['host']}:{engine['port']}", "--config", facts["config"],
-            "--cluster-key", facts["cluster_key"], *options,
+            "--cluster-key", facts["cluster_key"], *secrets_key(penstock), *options,
         ]  # fmt: skip
         self._log = penstock.data / "logs" / "own_proxy.log"
         self._process: subprocess.Popen[bytes] | None = None

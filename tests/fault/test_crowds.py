@@ -19,6 +19,7 @@ from common import contract
 from common.contract import Code, Durability, Message, Position
 from tests.fault import hostile_frames as hostile
 from tests.fault.hostile_frames import framed
+from tests.fault.own_proxy import secrets_key
 from tests.fault.processes import descriptors, rss_bytes
 from tests.fault.raw_socket import RawSocket, encoded_credential
 from tests.fault.stock_clients import Puller, Sender, credential, knows
@@ -160,7 +161,15 @@ def small_proxy(penstock_up, shop):
     facts = penstock_up.facts
     reading, writing = os.pipe()
     options = ["--listen", "127.0.0.1:0", "--engine", "{}:{}".format(*penstock_up.engine), "--config", facts["config"]]
-    options += ["--cluster-key", facts["cluster_key"], "--connections-max", "20", "--ready-fd", str(writing)]
+    options += [
+        *secrets_key(penstock_up),
+        "--cluster-key",
+        facts["cluster_key"],
+        "--connections-max",
+        "20",
+        "--ready-fd",
+        str(writing),
+    ]
     child = subprocess.Popen([sys.executable, "-P", "-m", "producer_proxy", *options], pass_fds=[writing])
     os.close(writing)
     with os.fdopen(reading) as ready:

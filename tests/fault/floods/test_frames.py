@@ -58,7 +58,7 @@ class Site:
         with Sender(penstock.producer, self.shop) as sender:
             knows(sender, "honest")
         until(lambda: "kafka_bridge" in penstock.refresh()["pids"], "the bridge is started", 20)
-        self.key = (penstock.data / "cluster.key").read_bytes()
+        self.key, self.replica_key = ((penstock.data / f"{name}.key").read_bytes() for name in ("cluster", "replica"))
         self.target = HonestTarget(penstock.producer, self.shop, "honest")
 
     def address(self, name):
@@ -105,7 +105,7 @@ def ports(site, name, tls_proxy):
         "engine link, proxy": lambda: (
             FloodedPort(engine, "link", link_seeds.of_proxies("orders"), 0, "proof", "test", site.key), "engine"),
         "replication link": lambda: (
-            FloodedPort(engine, "link", link_seeds.of_slaves(), 0, "proof", REPLICA_ROLE, site.key), "engine"),
+            FloodedPort(engine, "link", link_seeds.of_slaves(), 0, "proof", REPLICA_ROLE, site.replica_key), "engine"),
         "bridge link, stranger": lambda: (FloodedPort(bridge, "link", link_seeds.of_strangers()), "kafka_bridge"),
         "bridge link, proxy": lambda: (
             FloodedPort(bridge, "link", link_seeds.of_bridge_links(), 0, "proof", KAFKA_BRIDGE_ROLE, site.key), "kafka_bridge"),

@@ -112,7 +112,8 @@ SLOW = {"a proxy's link, PULL"}  # its output is small, so it is closed for its 
 @pytest.mark.parametrize("name", [pytest.param(each, marks=pytest.mark.slow if each in SLOW else ()) for each in LINKS])
 def test_a_link_that_does_not_read_is_closed_at_a_bound(penstock, shop, name):
     role, question, grown_max = LINKS[name]
-    pid, key = penstock.pids["engine"], (penstock.data / "cluster.key").read_bytes()
+    pid = penstock.pids["engine"]
+    key = (penstock.data / ("replica.key" if role == REPLICA_ROLE else "cluster.key")).read_bytes()
     memory, began_s = Memory(pid), time.monotonic()
     with closing(UnreadLink(penstock.engine, role, key, question)) as link, Sender(penstock.producer, shop) as sender:
         while link.is_held:

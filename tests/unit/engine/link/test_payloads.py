@@ -6,12 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.cluster.coordination import parse_record, parse_registration
+from common.config.errors import StoreDamaged
 from engine.link.append import FSYNC, encode_append, encode_resend, read_end, read_results
 from engine.link.batch import BATCH_HEADER, encode_batch
 from engine.link.errors import PayloadError
+from engine.link.find import decode_counts, decode_find, decode_found
 from engine.link.integers import U32
 from engine.link.look_up import decode_look_up_answer, encode_look_up
 from engine.link.pieces import AnswerPiece, encode_pieces
+from engine.link.produce import decode_produced
 from engine.link.read import ReadAnswer, ReadPosition, ReadQuestion, ReadReport
 from engine.link.receipt import encode_receipt, split_receipt
 from engine.link.record import StoredRecord, encode_record, read_record, split_records
@@ -116,3 +120,24 @@ def test_timers_are_decoded_as_they_were_encoded():
 def test_receipts_split_into_token_and_number():
     assert split_receipt(encode_receipt(b"t" * 48, 7)) == (b"t" * 48, 7)
     assert split_receipt(b"t" * 51) is None
+
+
+NESTED = b'{"a":' * 20_000
+TOLD = U32.pack(len(NESTED)) + NESTED
+
+
+@pytest.mark.parametrize(
+    "decode",
+    [
+        lambda: decode_find(NESTED), lambda: decode_found(NESTED), lambda: decode_counts(NESTED),
+        lambda: decode_produced(NESTED, 0), lambda: decode_look_up_answer(TOLD), lambda: ReadAnswer.decode(TOLD),
+        lambda: parse_record(NESTED, "RECORD"), lambda: parse_registration(NESTED) or refuse(),
+    ],
+)  # fmt: skip
+def test_json_that_is_nested_too_deeply_is_no_error_of_the_process(decode):
+    with pytest.raises((PayloadError, StoreDamaged)):
+        decode()
+
+
+def refuse():
+    raise PayloadError("a registration that is damaged is none")
