@@ -113,7 +113,7 @@ class _Worker:
             if not is_framed and wanted == 1:
                 self.found["answered"] += 1
                 return ""
-            while (size := answer_size(self._port.form, received)) and len(received) >= size:
+            while wanted > 0 and (size := answer_size(self._port.form, received)) and len(received) >= size:
                 del received[:size]
                 self.found["answered"] += 1
                 wanted -= 1
