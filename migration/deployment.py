@@ -5,6 +5,7 @@ facts show what another writer has done.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Protocol
 
@@ -21,10 +22,11 @@ from common.config.definitions import (
 from common.config.definitions.copies import copy_in_claim
 from common.config.ended_fences import topic_in
 from common.config.errors import VersionConflict
-from common.config.store import SENT, ConfigStore
+from common.config.store import ConfigStore
 from common.config.text_values import ENGINE_HOME, KAFKA_HOME
-from common.kafka.base import ClusterAdmin, CommittedPosition, KafkaTopic, PartitionReader
+from common.kafka.base import ClusterAdmin, KafkaTopic, PartitionReader
 from common.kafka.errors import KafkaFault
+from common.kafka.group_admin import CommittedPosition, GroupAdmin
 from common.kafka.records import Partition
 from common.shared_reads import hidden_topic
 from engine.link.copy import ForeignSource, SourceState
@@ -35,11 +37,12 @@ from migration import dual_reads, effects
 from migration.entries import marks
 from migration.errors import PlanRefused
 from migration.facts import IN_ENGINE, IN_KAFKA, MISSING, Facts, TopicFacts
-from migration.journals import PRODUCERS, journal_facts
+from migration.journals import journal_facts, unsent
+from migration.kafka_groups import UnnamedGroups, unnamed_groups
 from migration.kafka_sources import KafkaSources, SourcesSeen
 from migration.leftovers import LeftDeadLetters, LeftDelayedMessages
 from migration.plan import DOUBLE_READ, DOUBLE_WRITE, MigrationPlan
-from migration.positions import BOTH_HAVE, CopiedTopic, KafkaEnds, kafka_ends, source_faults
+from migration.positions import BOTH_HAVE, CopiedTopic, KafkaEnds, kafka_ends, next_offsets, padded, source_faults
 from migration.send_errors import SendErrors, read_send_errors
 from migration.states import Do, PlanState
 from migration.tails import CopyTails, EnginePlace
@@ -50,6 +53,11 @@ GROUPS_ASKED_MAX = 100_000
 def no_reader() -> PartitionReader:
     """Of a world whose copies never lose a position."""
     raise AssertionError("no reader was given")
+
+
+def no_groups() -> GroupAdmin:
+    """Of a world whose groups are not asked for."""
+    raise AssertionError("no client for groups was given")
 
 
 class EngineSide(Protocol):
@@ -83,16 +91,17 @@ class Deployment:
         progress: called with a sentence after each effect.
         send_errors: reads the outcomes of sends.
         open_reader: opens a reader of Kafka's committed records, where a copy back has lost its position.
+        open_groups: opens a client that asks Kafka for many groups.
     """
 
     def __init__(
         self, admin: Administrator, plan: MigrationPlan, kafka: Callable[[], ClusterAdmin], engine: EngineSide,
         progress: Callable[[str], object] = lambda sentence: None, tails: CopyTails | None = None,
         send_errors: Callable[[ConfigStore, Collection[str]], SendErrors] = read_send_errors,
-        open_reader: Callable[[], PartitionReader] = no_reader,
+        open_reader: Callable[[], PartitionReader] = no_reader, open_groups: Callable[[], GroupAdmin] = no_groups,
     ) -> None:  # fmt: skip
         self._tails, self._send_errors = tails, send_errors
-        self._open_reader = open_reader
+        self._open_reader, self._open_groups = open_reader, open_groups
         self._back: CopiedPositions | None = None
         self._admin, self._plan, self._kafka, self._engine, self._progress = admin, plan, kafka, engine, progress
         self._sources = KafkaSources(kafka, plan.cluster)
@@ -103,7 +112,7 @@ class Deployment:
 
     def facts(
         self, with_positions: bool, with_claims: bool = False, with_leftovers: bool = False, with_errors: bool = False,
-        with_policies: bool = False,
+        with_policies: bool = False, with_groups: bool = False,
     ) -> Facts:  # fmt: skip
         """The facts, as of one time or later.
 
@@ -113,14 +122,13 @@ class Deployment:
             with_leftovers: ask the engine for delayed messages and dead letters.
             with_errors: ask the producer proxies for the outcomes of sends.
             with_policies: ask Kafka for the topics' policies.
+            with_groups: ask Kafka for groups that read the topics and are not in the plan.
         """
         store, names = self._store, self._plan.topic_names
         version = store.version()  # before the entries: who has applied it has applied what is read here
         held = marks(store, names)
         topics = {name: self._configured(name, held.get(name, "")) for name in names}
-        open_sends = unsent(
-            store, version
-        )  # before the positions: they have every message whose outcome is reported here
+        open_sends = unsent(store, version)  # before the positions, which have all whose outcome is reported here
         if with_positions:
             topics = self._with_positions(topics)
             topics = dual_reads.with_lags(topics, self._kafka(), self._engine)
@@ -138,9 +146,17 @@ class Deployment:
         found = Facts(topics, tuple(laggards(store, version)), open_sends, soaked_ms=soaked_ms)
         if with_errors:
             found = replace(found, errors=self._send_errors(store, names))
+        if with_groups:
+            found = replace(found, unnamed=self._unnamed())
         if self._plan.recipe != DOUBLE_WRITE:
             return found
         return replace(found, **journal_facts(store, names, version)._asdict())
+
+    def _unnamed(self) -> UnnamedGroups:
+        topics = self._kafka().topics(self._plan.topic_names)
+        with closing(self._open_groups()) as groups:
+            counts = {name: each.partitions for name, each in topics.items()}
+            return unnamed_groups(groups, counts, self._plan.groups)
 
     def _with_leftovers(self, topics: Mapping[str, TopicFacts]) -> dict[str, TopicFacts]:
         hidden = {
@@ -243,8 +259,8 @@ class Deployment:
         losses = {} if foreign else self._sources.losses(name, seen, rows, ends)
         return replace(
             topic, foreign=foreign, losses=losses, kafka_id=str(seen.topics[name].id) if name in seen.topics else "",
-            kafka_ends=_padded(ends, definition.queues),
-            stable_ends=_padded(kafka.stable.get(name, ()), definition.queues), queues=definition.queues,
+            kafka_ends=padded(ends, definition.queues),
+            stable_ends=padded(kafka.stable.get(name, ()), definition.queues), queues=definition.queues,
             partitions=seen.topics[name].partitions if name in seen.topics else definition.queues,
         )  # fmt: skip
 
@@ -269,7 +285,7 @@ class Deployment:
         copied: Mapping[str, Sequence[SourceState]], kafka: KafkaEnds,
     ) -> dict[Partition, int]:  # fmt: skip
         """The positions of the copies, moved over what holds nothing to copy. Those that stand still are not moved."""
-        positions = _positions(copied)
+        positions = next_offsets(copied)
         if self._tails is None:
             return positions
         going = {
@@ -375,23 +391,6 @@ class Deployment:
                 found = topic_of(self._kafka(), name)
                 sources = [source_of(self._kafka().describe().cluster_id, found, n) for n in range(topic.queues)]
                 self._engine.rebase(topic, sources, ends, f"plan {self._plan.name}: {BOTH_HAVE}")
-
-
-def _positions(copied: Mapping[str, Sequence[SourceState]]) -> dict[Partition, int]:
-    """The positions of the copies as the engine has them."""
-    return {Partition(name, queue): each.next for name, rows in copied.items() for queue, each in enumerate(rows)}
-
-
-def _padded(ends: tuple[int, ...], queues: int) -> tuple[int, ...]:
-    """Ends of all queues; 0 of one without a partition. Empty: the topic does not exist."""
-    return ends + (0,) * (queues - len(ends)) if ends else ()
-
-
-def unsent(store: ConfigStore, version: Mapping[str, int]) -> tuple[str, ...]:
-    """Producer proxies that do not report that every send of before this configuration has its outcome."""
-    wanted = version.get("topic", 0)
-    found = {name: each for name, each in store.applied().items() if name.startswith(PRODUCERS)}
-    return tuple(sorted(name for name, each in found.items() if each.version.get(SENT, 0) < wanted))
 
 
 def _no_cut(name: str) -> CutRecord:

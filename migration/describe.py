@@ -2,12 +2,14 @@
 
 from typing import Any
 
+from migration.entries import PlanEntry
 from migration.facts import IN_KAFKA, Facts, Rules
 from migration.plan import DOUBLE_READ, MigrationPlan
 from migration.recipes.course import PlanStep
 from migration.recipes.registry import courses_of
 from migration.states import Do, PlanState, Wait
 from migration.sub_steps.registry import SUB_STEPS, decide
+from migration.sub_steps.sub_step import SHOWN_MAX
 
 NEXT = {
     PlanStep.PLANNED: "start", PlanStep.COPYING: "verify", PlanStep.VERIFIED: "cut", PlanStep.FENCED: "cut",
@@ -16,6 +18,7 @@ NEXT = {
 """The command that follows a step."""
 
 
+BEFORE_CUT = (PlanStep.PLANNED, PlanStep.COPYING, PlanStep.VERIFIED, PlanStep.FENCED)
 CHANGES = ("switch", "pair", "unpair")
 """Sub-steps that change what is behind a fence."""
 
@@ -52,6 +55,21 @@ def groups_back(plan: MigrationPlan, facts: Facts) -> str:
     if plan.recipe == DOUBLE_READ or not any(each.home == IN_KAFKA and each.cut_ms for each in facts.topics.values()):
         return ""
     return f"those that pulled here go on in Kafka by: penstock migrate positions {plan.name} --group GROUP --to kafka"
+
+
+def asks_groups(entry: PlanEntry) -> bool:
+    """Whether groups that the plan does not name matter now: before the cut, each message is still in Kafka."""
+    return entry.plan.recipe == DOUBLE_READ and entry.state.step in BEFORE_CUT
+
+
+def groups_told(plan: MigrationPlan, facts: Facts) -> str:
+    """What an operator should know of groups; empty: nothing."""
+    if facts.unnamed is None:
+        return groups_back(plan, facts)
+    told = [each.sentence for each in facts.unnamed.groups[:SHOWN_MAX]]
+    if (more := len(facts.unnamed.groups) - len(told) + facts.unnamed.unasked) > 0:
+        told.append(f"{more:,} more")
+    return f"not in the plan: {'; '.join(told)}" if told else "all that read the topics in Kafka are in the plan"
 
 
 def waits_for(state: PlanState, facts: Facts, rules: Rules, is_at_work: bool) -> str:

@@ -6,6 +6,7 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from common.ops.send_pages import TopicSendCounts
+from migration.kafka_groups import UnnamedGroups
 from migration.leftovers import LeftDeadLetters, LeftDelayedMessages
 
 IN_KAFKA, IN_ENGINE, MISSING = "kafka", "engine", ""
@@ -207,6 +208,7 @@ class Facts:
         waiting: what journals hold of the plan's topics, by journal and topic.
         doubts: what no journal can repair: ranges to compare, messages that a secondary refuses; one sentence each.
         errors: outcomes of sends in the last minutes; empty: they were not asked for.
+        unnamed: groups that read the topics in Kafka and are not in the plan; None: they were not asked for.
         waited_ms: time for which the present sub-step has been at work in this run.
         quiet_ms: time for which no end offset of the side that is left has grown, in this run.
         soaked_ms: time since the plan's topics were cut.
@@ -221,6 +223,7 @@ class Facts:
     waiting: tuple["WaitingCopies", ...] = ()
     doubts: tuple[str, ...] = ()
     errors: SendErrors = NOT_ASKED
+    unnamed: UnnamedGroups | None = None
     waited_ms: int = 0
     quiet_ms: int = 0
     soaked_ms: int = 0

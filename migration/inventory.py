@@ -1,6 +1,6 @@
 """Inventory of a Kafka cluster: topics and groups, and what stands against the move of a topic.
 
-Every question is asked for many topics at once: 10,000 topics are some 40 requests, plus one per group.
+Every question is asked for many topics, or groups, at once: 10,000 topics are some 40 requests.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from common.kafka.base import EARLIEST, END, STABLE_END, ClusterAdmin, KafkaTopic
+from common.kafka.group_admin import GroupAdmin
 from common.kafka.records import Partition
 from migration.plan import QUEUES_OF_PLAN_MAX, RESERVED_PREFIXES
 from migration.sampling import TopicSample
@@ -91,20 +92,19 @@ def _offsets(kafka: ClusterAdmin, topics: Mapping[str, KafkaTopic], at: int) -> 
     return found
 
 
-def find_groups(kafka: ClusterAdmin, topics: Sequence[FoundTopic]) -> list[FoundGroup]:
-    """Groups with a committed offset in one of these topics: one request per group of the cluster."""
+def find_groups(kafka: ClusterAdmin, groups: GroupAdmin, topics: Sequence[FoundTopic]) -> list[FoundGroup]:
+    """Groups with a committed offset in one of these topics."""
     counts = {each.name: each.partitions for each in topics}
-    committed = {group: (state, kafka.group_offsets(group)) for group, state in sorted(kafka.groups().items())}
-    wanted = [each for _, offsets in committed.values() for each in offsets if each.topic in counts]
+    states = groups.groups()
+    committed = groups.committed_on(sorted(states), counts)
+    wanted = [each for offsets in committed.values() for each in offsets]
     ends: dict[Partition, int] = {}
     for some in _in_parts(sorted(set(wanted)), PARTITIONS_PER_REQUEST):
         ends |= {partition: offset or 0 for partition, offset in kafka.offsets(some, END).items()}
     found = []
-    for group, (state, offsets) in committed.items():
-        own = {each: at for each, at in offsets.items() if each in ends}
-        if own:
-            lag = sum(max(0, ends[each] - at) for each, at in own.items())
-            found.append(FoundGroup(group, state, tuple(sorted({each.topic for each in own})), lag))
+    for group, own in committed.items():
+        lag = sum(max(0, ends[each] - at) for each, at in own.items())
+        found.append(FoundGroup(group, states[group], tuple(sorted({each.topic for each in own})), lag))
     return found
 
 

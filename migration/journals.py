@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from common.config.definitions import TopicDefinition
 from common.config.errors import VersionConflict
-from common.config.store import COPIED, JOURNAL, Applied, ConfigStore
+from common.config.store import COPIED, JOURNAL, SENT, Applied, ConfigStore
 from migration.facts import WaitingCopies
 
 PRODUCERS = "producer_proxy@"
@@ -43,6 +43,13 @@ def journal_facts(store: ConfigStore, names: Collection[str], version: Mapping[s
         tuple(each for value in found.values() for each in _waiting(value) if each.topic in wanted),
         tuple(sentence for value in found.values() for sentence in _doubts(value, wanted)),
     )  # fmt: skip
+
+
+def unsent(store: ConfigStore, version: Mapping[str, int]) -> tuple[str, ...]:
+    """Producer proxies that do not report that every send of before this configuration has its outcome."""
+    wanted = version.get("topic", 0)
+    found = {name: each for name, each in store.applied().items() if name.startswith(PRODUCERS)}
+    return tuple(sorted(name for name, each in found.items() if each.version.get(SENT, 0) < wanted))
 
 
 def _uncopied(reports: Mapping[str, Applied], wanted: int) -> tuple[str, ...]:

@@ -206,6 +206,16 @@ def _by_topic(
     return {name: tuple(found.get(Partition(name, n)) or 0 for n in range(count)) for name, count in queues.items()}
 
 
+def next_offsets(copied: Mapping[str, Sequence[SourceState]]) -> dict[Partition, int]:
+    """The positions of the copies as the engine has them."""
+    return {Partition(name, queue): each.next for name, rows in copied.items() for queue, each in enumerate(rows)}
+
+
+def padded(ends: tuple[int, ...], queues: int) -> tuple[int, ...]:
+    """Ends of all queues; 0 of one without a partition. Empty: the topic does not exist."""
+    return ends + (0,) * (queues - len(ends)) if ends else ()
+
+
 def source_faults(rows: Sequence[SourceState]) -> tuple[str, ...]:
     """Why a copy cannot be trusted to be whole."""
     return tuple(

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from common.kafka.connection import KafkaConnection
 from common.kafka.errors import KafkaRefusal
+from common.kafka.group_admin import GroupAdmin
 from common.kafka.records import OutgoingRecords, Partition, ProduceResults, Records
 
 OnResults = Callable[[ProduceResults], None]
@@ -26,13 +27,6 @@ records may see: the start of the oldest open transaction, or the end. The first
 
 
 NO_NOTES: Mapping[Partition, str] = {}
-
-
-class CommittedPosition(NamedTuple):
-    """A position of a group. Attributes: note: the text that was committed with it; empty: none was."""
-
-    offset: int
-    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -316,7 +310,7 @@ class NewKafkaTopic(NamedTuple):
     configs: Mapping[str, str] = {}
 
 
-class ClusterAdmin(ABC):
+class ClusterAdmin(GroupAdmin):
     """Questions to a cluster and changes of it. For one thread. All calls block and raise KafkaFault."""
 
     @abstractmethod
@@ -350,28 +344,6 @@ class ClusterAdmin(ABC):
         """
 
     @abstractmethod
-    def groups(self) -> dict[str, str]:
-        """Consumer groups and their states, such as Stable or Empty."""
-
-    @abstractmethod
-    def committed(
-        self, group: str, partitions: Collection[Partition] | None = None
-    ) -> dict[Partition, CommittedPosition]:
-        """The positions of a group; empty also for a group that does not exist. Those of other partitions may be left out."""
-
-    def group_offsets(self, group: str) -> dict[Partition, int]:
-        """As `committed`, without the notes."""
-        return {each: position.offset for each, position in self.committed(group).items()}
-
-    @abstractmethod
-    def delete_groups(self, groups: Sequence[str]) -> None:
-        """Delete groups and their positions; those that do not exist are left out. Raises KafkaRefusal: one has members."""
-
-    @abstractmethod
-    def set_group_offsets(self, group: str, positions: Mapping[Partition, int]) -> None:
-        """Set positions of a group without members. Raises KafkaRefusal: it has members."""
-
-    @abstractmethod
     def close(self) -> None: ...
 
 
@@ -398,3 +370,7 @@ class KafkaDriver(ABC):
 
     @abstractmethod
     def admin(self, connection: KafkaConnection) -> ClusterAdmin: ...
+
+    def group_admin(self, connection: KafkaConnection) -> GroupAdmin:
+        """The client that asks about many groups with the fewest requests."""
+        return self.admin(connection)

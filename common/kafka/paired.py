@@ -12,6 +12,7 @@ from common.kafka.base import (
     ReaderOptions,
 )
 from common.kafka.connection import KafkaConnection
+from common.kafka.group_admin import GroupAdmin
 
 
 class PairedDriver(KafkaDriver):
@@ -32,3 +33,8 @@ class PairedDriver(KafkaDriver):
 
     def admin(self, connection: KafkaConnection) -> ClusterAdmin:
         return self._main.admin(connection)
+
+    def group_admin(self, connection: KafkaConnection) -> GroupAdmin:
+        return self._reading.group_admin(
+            connection
+        )  # by one request for many groups, where librdkafka needs a client each

@@ -14,7 +14,6 @@ from contextlib import closing
 from common.config.definitions.copies import CopyOutDefinition
 from common.kafka.base import (
     ClusterAdmin,
-    CommittedPosition,
     KafkaDriver,
     KafkaProducer,
     KafkaTopic,
@@ -22,6 +21,7 @@ from common.kafka.base import (
     ReaderOptions,
 )
 from common.kafka.errors import KafkaFault
+from common.kafka.group_admin import CommittedPosition
 from common.kafka.records import Partition
 from common.limited_log import LimitedLog
 from engine.client.admin import AdminError

@@ -11,9 +11,10 @@ from uuid import UUID
 
 from common.config.definitions import CutRecord
 from common.config.definitions.copies import CopyOutDefinition
-from common.kafka.base import EARLIEST, STABLE_END, ClusterAdmin, CommittedPosition, KafkaTopic, PartitionReader
+from common.kafka.base import EARLIEST, STABLE_END, ClusterAdmin, KafkaTopic, PartitionReader
 from common.kafka.copy_mark import COPY_HEADER, parse_copy_mark
 from common.kafka.errors import KafkaFault
+from common.kafka.group_admin import CommittedPosition
 from common.kafka.records import Partition, Records
 from common.kafka.repair_mark import REPAIR_NAME
 from kafka_bridge.copy_out.page import EngineTopic

@@ -6,7 +6,7 @@ ones to Kafka again, and the groups read on in the engine what is there.
 
 from migration.recipes.course import CUTTABLE, UNFENCE, UNFENCING, Aim, Course, Courses, PlanStep
 
-_GATES = ("policies", "sources", "groups_gate")
+_GATES = ("groups_named", "policies", "sources", "groups_gate")
 _FENCING = ("fence", "fenced_everywhere", "sent", "quiet")
 
 COURSES: Courses = {

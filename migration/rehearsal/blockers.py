@@ -38,6 +38,11 @@ def blockers(
                 f"group {group.name} has members on Kafka and {group.lag:,} records to read: they move by `penstock "
                 "migrate positions`, which needs the group without members"
             )
+        if plan.recipe == DOUBLE_READ and group.name not in plan.groups:
+            found.append(
+                f"group {group.name} reads {shown(group.topics)} in Kafka and is not in the plan: it would get nothing of what is "
+                "sent after the cut"
+            )
         if plan.recipe == DOUBLE_READ and group.name in plan.groups and group.lag > rules.lag_messages:
             found.append(
                 f"group {group.name} has {group.lag:,} records to read in Kafka, at most {rules.lag_messages:,} may be left "

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 import yaml
 
 from kafka_bridge.copy_out.positions import position_group
+from migration.kafka_groups import REHEARSALS
 from migration.plan import ORDERS, MigrationPlan
 
-PREFIX = "penstock-rehearsal-"
+PREFIX = REHEARSALS
 RUN_RULE = "use the six hexadecimal digits that the rehearsal has printed"
 _RUN = re.compile(r"[0-9a-f]{6}")
 

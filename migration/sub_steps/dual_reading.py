@@ -3,13 +3,15 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from migration.facts import IN_KAFKA, Facts, GroupFacts, Rules
+from migration.kafka_groups import GROUPS_MAX, UnnamedGroups
 from migration.states import Answer, Do, PlanState, Refuse, Wait
 from migration.sub_steps.configuring import applied
 from migration.sub_steps.copying import LAG
-from migration.sub_steps.sub_step import Decider, SubStep, missing
+from migration.sub_steps.sub_step import SHOWN_MAX, Decider, SubStep, missing
 
-UNREAD = "unread"
-"""Gate that an operator may accept: messages in hidden topics that a group has not acknowledged are given up."""
+UNREAD, GROUPS = "unread", "groups"
+"""Gates that an operator may accept: messages in hidden topics that a group has not acknowledged are given up; groups that
+read in Kafka and are not in the plan get nothing after the cut."""
 
 
 def _all_groups(facts: Facts) -> Iterator[tuple[str, GroupFacts]]:
@@ -37,6 +39,27 @@ def _near(state: PlanState, facts: Facts, rules: Rules) -> Answer:
 def _near_gate(state: PlanState, facts: Facts, rules: Rules) -> Answer:
     found = "" if LAG in rules.accepted else _lag(facts, rules)
     return Refuse(found) if found else None
+
+
+def _groups_named(state: PlanState, facts: Facts, rules: Rules) -> Answer:
+    """A group that nobody has named reads on in Kafka, where nothing comes any more: nobody else would tell."""
+    found = facts.unnamed or UnnamedGroups()
+    if GROUPS in rules.accepted:
+        return None
+    if found.groups:
+        told = "; ".join(each.sentence for each in found.groups[:SHOWN_MAX])
+        more = f"; and {len(found.groups) - SHOWN_MAX:,} more" if len(found.groups) > SHOWN_MAX else ""
+        return Refuse(
+            f"{told}{more}: the plan does not name it, so it gets nothing of what is sent after the cut: delete a group that is "
+            f"not used any more (kafka-consumer-groups.sh --delete --group {found.groups[0].name}), name the others in the "
+            f"plan's `groups` (abort, and plan again), or use --accept {GROUPS}"
+        )
+    if found.unasked:
+        return Refuse(
+            f"Kafka has {found.unasked:,} more groups than the {GROUPS_MAX:,} that are asked: which of them read the topics is "
+            f"not known: use --accept {GROUPS}"
+        )
+    return None
 
 
 def _read_back(state: PlanState, facts: Facts, rules: Rules) -> Answer:
@@ -94,6 +117,9 @@ def _copy_start(state: PlanState, facts: Facts, rules: Rules) -> Answer:
 
 
 SUB_STEPS: Mapping[str, SubStep] = {
+    "groups_named": SubStep(
+        _groups_named, "checks that every group that reads the topics in Kafka is in the plan", "seconds", asks_groups=True
+    ),
     "dual_reads": SubStep(
         missing("dual_reads", lambda each: all(group.has_entry for group in each.groups)),
         "has the Kafka bridges join the plan's groups, and their pulls read both sides", "at once",

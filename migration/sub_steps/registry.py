@@ -21,7 +21,7 @@ SUB_STEPS: Mapping[str, SubStep] = {
     **dual_reading.SUB_STEPS, **leftovers.SUB_STEPS, **errors.SUB_STEPS, **kafka_topics.SUB_STEPS,
 }  # fmt: skip
 GATES = (
-    copying.LAG, configuring.SOAK, configuring.LATE, kafka_topics.SOURCE, *dual_writing.GATES, dual_reading.UNREAD,
+    copying.LAG, configuring.SOAK, configuring.LATE, kafka_topics.SOURCE, *dual_writing.GATES, dual_reading.UNREAD, dual_reading.GROUPS,
     *leftovers.GATES, errors.ERROR_RATE,
 )  # fmt: skip
 """Gates that an operator may accept."""

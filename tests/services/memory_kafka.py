@@ -13,7 +13,6 @@ from common.kafka.base import (
     NO_NOTES,
     ClusterAdmin,
     ClusterDescription,
-    CommittedPosition,
     KafkaDriver,
     KafkaProducer,
     KafkaTopic,
@@ -23,6 +22,7 @@ from common.kafka.base import (
 )
 from common.kafka.connection import KafkaConnection
 from common.kafka.errors import KafkaFault, KafkaRefusal, PositionOutOfRange
+from common.kafka.group_admin import CommittedPosition
 from common.kafka.records import NO_OFFSET, Headers, OutgoingRecords, Partition, ProduceResults, Records
 
 
@@ -253,6 +253,12 @@ class MemoryKafkaAdmin(ClusterAdmin):
 
     def committed(self, group, partitions=None):
         return self._cluster.committed.get(group, {})
+
+    def committed_on(self, groups, topics):
+        raise NotImplementedError
+
+    def subscribed(self, groups):
+        raise NotImplementedError
 
     def set_group_offsets(self, group, positions):
         raise NotImplementedError

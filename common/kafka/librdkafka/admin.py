@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import UUID
 
@@ -30,18 +31,20 @@ from common.kafka.base import (
     STABLE_END,
     ClusterAdmin,
     ClusterDescription,
-    CommittedPosition,
     KafkaBroker,
     KafkaTopic,
     NewKafkaTopic,
 )
 from common.kafka.connection import KafkaConnection
 from common.kafka.errors import KafkaFault, KafkaRefusal
+from common.kafka.group_admin import CommittedPosition, in_parts
 from common.kafka.librdkafka.faults import COORDINATOR_MOVES, fault_of, translated
 from common.kafka.librdkafka.options import common_options, opened
 from common.kafka.records import Partition
 
 REQUEST_TIMEOUT_S, COORDINATOR_PAUSE_S = 30.0, 0.1
+CONSUMERS = 8
+"""So many groups are asked for at the same time."""
 UNKNOWN_TOPIC, UNKNOWN_GROUP = 3, 69
 """Kafka's numbers."""
 
@@ -176,6 +179,28 @@ class LibrdkafkaAdmin(ClusterAdmin):
             for each in found
             if each.offset >= 0
         }
+
+    def committed_on(self, groups: Sequence[str], topics: Mapping[str, int]) -> dict[str, dict[Partition, int]]:
+        """By a consumer per group, several at a time: see `committed`."""
+        asked = [Partition(name, number) for name, count in topics.items() for number in range(count)]
+        with ThreadPoolExecutor(CONSUMERS) as pool:
+            found = pool.map(lambda group: self.committed(group, asked), groups)
+            return {
+                group: {key: each.offset for key, each in own.items()}
+                for group, own in zip(groups, found, strict=True)
+                if own
+            }
+
+    def subscribed(self, groups: Sequence[str]) -> dict[str, set[str]]:
+        return {
+            group: {each.topic for member in described.members for each in member.assignment.topic_partitions}
+            for group, described in in_parts(groups, self._described)
+        }
+
+    def _described(self, groups: Sequence[str]) -> dict[str, Any]:
+        with translated(self._cluster):
+            asked = self._client.describe_consumer_groups([*groups], request_timeout=REQUEST_TIMEOUT_S)
+            return {group: future.result() for group, future in asked.items()}
 
     def delete_groups(self, groups: Sequence[str]) -> None:
         if groups:

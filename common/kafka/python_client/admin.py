@@ -1,6 +1,7 @@
 """Administration over kafka-python."""
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
 from kafka import KafkaAdminClient, TopicPartition, errors
@@ -13,13 +14,13 @@ from common.kafka.base import (
     STABLE_END,
     ClusterAdmin,
     ClusterDescription,
-    CommittedPosition,
     KafkaBroker,
     KafkaTopic,
     NewKafkaTopic,
 )
 from common.kafka.connection import KafkaConnection
 from common.kafka.errors import KafkaRefusal
+from common.kafka.group_admin import CommittedPosition, in_parts
 from common.kafka.python_client.faults import described, translated
 from common.kafka.python_client.options import common_options, opened
 from common.kafka.records import Partition
@@ -121,7 +122,9 @@ class PythonAdmin(ClusterAdmin):
 
     def groups(self) -> dict[str, str]:
         with translated(self._cluster):
-            return {each["group_id"]: each["group_state"] for each in self._client.list_groups()}
+            found = self._client.list_groups()
+        # An application's group has no protocol as long as it only has positions; others are of connectors or queues.
+        return {each["group_id"]: each["group_state"] for each in found if each["protocol_type"] in ("", "consumer")}
 
     def committed(
         self, group: str, partitions: Collection[Partition] | None = None
@@ -133,6 +136,38 @@ class PythonAdmin(ClusterAdmin):
             for key, each in found.items()
             if each.offset >= 0
         }
+
+    def committed_on(self, groups: Sequence[str], topics: Mapping[str, int]) -> dict[str, dict[Partition, int]]:
+        found: dict[str, dict[Partition, int]] = {}
+        for group, positions in in_parts(groups, self._positions_of):
+            own = {
+                Partition(*key): each.offset
+                for key, each in positions.items()
+                if key.partition < topics.get(key.topic, 0)
+            }
+            if own := {key: at for key, at in own.items() if at >= 0}:
+                found[group] = own
+        return found
+
+    def _positions_of(self, groups: Sequence[str]) -> dict[str, Any]:
+        with translated(self._cluster):
+            found: dict[str, Any] = self._client.list_group_offsets(dict.fromkeys(groups))
+        return found
+
+    def subscribed(self, groups: Sequence[str]) -> dict[str, set[str]]:
+        return {
+            group: {
+                each["topic"]
+                for member in described["members"]
+                for each in (member["member_assignment"] or {}).get("assigned_partitions", ())
+            }
+            for group, described in in_parts(groups, self._described)
+        }  # fmt: skip
+
+    def _described(self, groups: Sequence[str]) -> dict[str, Any]:
+        with translated(self._cluster):
+            found: dict[str, Any] = self._client.describe_groups([*groups])
+        return found
 
     def delete_groups(self, groups: Sequence[str]) -> None:
         if not groups:

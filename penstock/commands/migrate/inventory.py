@@ -1,6 +1,7 @@
 """`penstock migrate inventory`."""
 
 import dataclasses
+from contextlib import closing
 from typing import Any
 
 import click
@@ -41,7 +42,9 @@ def command(
     with administration(instance) as admin, opened_kafka(admin, cluster) as kafka:
         found = find_topics(kafka(), prefix=prefix)
         if with_groups:
-            show_rows([dataclasses.asdict(each) for each in find_groups(kafka(), found)], GROUP_COLUMNS, output)
+            with closing(kafka.groups()) as groups:
+                rows = [dataclasses.asdict(each) for each in find_groups(kafka(), groups, found)]
+            show_rows(rows, GROUP_COLUMNS, output)
             return
         if sampled:
             samples = _samples(kafka, found, sampled)

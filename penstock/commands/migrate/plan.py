@@ -1,5 +1,6 @@
 """`penstock migrate plan`."""
 
+from contextlib import closing
 from typing import TextIO
 
 import click
@@ -21,8 +22,10 @@ from migration.dual_read_fit import dual_read_faults
 from migration.entries import PlanStore, marks
 from migration.fit import plan_faults
 from migration.inventory import LONE_REPLICA, find_topics
+from migration.kafka_groups import UnnamedGroups, unnamed_groups
 from migration.message_sizes import MESSAGE_SIZE
-from migration.plan import MigrationPlan, parse_plan
+from migration.plan import DOUBLE_READ, MigrationPlan, parse_plan
+from migration.sub_steps.sub_step import SHOWN_MAX
 from penstock.commands.exits import Command
 from penstock.commands.instance import Instance, administration, instance_options
 from penstock.commands.migrate.work import opened_kafka
@@ -49,18 +52,31 @@ def command(
     """
     plan = parse_plan(file.read(), file.name)
     with administration(instance) as admin:
-        check(admin, plan, accepted)
+        unnamed = check(admin, plan, accepted)
         if not dry_run:
             PlanStore(admin.store, admin.clock, admin.who).add(plan)
+    for each in unnamed.groups[:SHOWN_MAX]:
+        click.echo(f"not in the plan: {each.sentence}", err=True)
+    if (more := len(unnamed.groups) - SHOWN_MAX) > 0:
+        click.echo(
+            f"not in the plan: {more:,} more groups: see `penstock migrate inventory {plan.cluster} --groups`", err=True
+        )
     shown = {"plan": plan.name, "digest": plan.digest, "recipe": plan.recipe, "cluster": plan.cluster}
     show_one({**shown, "topics": len(plan.topics), "stored": "no" if dry_run else "yes"}, output)
 
 
-def check(admin: Administrator, plan: MigrationPlan, accepted: tuple[str, ...]) -> None:
-    """Raises InvalidDefinition with all faults of the plan against the cluster and the configuration."""
+def check(admin: Administrator, plan: MigrationPlan, accepted: tuple[str, ...]) -> UnnamedGroups:
+    """Raises InvalidDefinition with all faults of the plan against the cluster and the configuration.
+
+    Returns the groups that a double read leaves out, which stop its cut.
+    """
     names = plan.topic_names
+    unnamed = UnnamedGroups()
     with opened_kafka(admin, plan.cluster) as kafka:
         found = {each.name: each for each in find_topics(kafka(), names)}
+        if plan.recipe == DOUBLE_READ:
+            with closing(kafka.groups()) as groups:
+                unnamed = unnamed_groups(groups, {name: each.partitions for name, each in found.items()}, plan.groups)
     entries = {name: entry.value for name in names if (entry := admin.store.get("topic", name)) is not None}
     definitions = {name: TopicDefinition.from_value(name, value) for name, value in entries.items()}
     of_family = {name: family for name in names if name not in entries and (family := families.defining(admin, name))}
@@ -68,6 +84,7 @@ def check(admin: Administrator, plan: MigrationPlan, accepted: tuple[str, ...]) 
     faults += dual_read_faults(plan, [*definitions, *of_family], *_dual_reads(admin, plan))
     if faults:
         raise InvalidDefinition(thing("plan", plan.name), faults)
+    return unnamed
 
 
 def _dual_reads(

@@ -18,6 +18,7 @@ from engine.link.errors import LinkError
 from migration.entries import PlanStore
 from migration.group_positions import GroupPositions, TranslatedPosition
 from migration.journals import journal_facts
+from migration.kafka_groups import WITHOUT_MEMBERS
 from migration.paired_positions import PairedPositions
 from migration.plan import DOUBLE_READ, DOUBLE_WRITE, MigrationPlan
 from migration.positions import BOTH_HAVE, CopiedTopic, EngineLink, EnginePositions
@@ -34,7 +35,6 @@ ENGINE, KAFKA = "engine", "kafka"
 TO_ENGINE = ("topic", "queue", "kafka", "engine_now", "engine", "end", "again", "checked")
 TO_KAFKA = ("topic", "queue", "engine", "kafka_now", "kafka", "end", "again", "checked")
 LINK_S = 60.0
-WITHOUT_MEMBERS = ("empty", "dead", "")
 HAS_MEMBERS = (UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, 68)
 """Kafka's errors of a commit for a group with members."""
 

@@ -4,7 +4,7 @@ import json
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -233,7 +233,9 @@ class Rehearsal:
         except (CommandError, PenstockError, OSError) as fault:
             faults.append(f"the real deployment cannot be asked: {fault}")
         topics = find_topics(kafka(), plan.topic_names)
-        return blockers(plan, faults, facts, rules_of(plan), topics, find_groups(kafka(), topics))
+        with closing(kafka.groups()) as groups:
+            found = find_groups(kafka(), groups, topics)
+        return blockers(plan, faults, facts, rules_of(plan), topics, found)
 
     def _remove(self, kafka: OpenedKafka) -> None:
         """Remove all that was made, or tell how."""

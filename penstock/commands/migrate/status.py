@@ -6,7 +6,7 @@ import click
 
 from common.admin.administrator import Administrator
 from common.utc import utc
-from migration.describe import groups_back, waiting_operator, waits_for
+from migration.describe import asks_groups, groups_told, waiting_operator, waits_for
 from migration.entries import PlanEntry, PlanStore
 from migration.facts import Facts, GroupFacts, SendErrors, TopicFacts, WaitingCopies
 from migration.plan import DOUBLE_WRITE
@@ -66,7 +66,7 @@ def _plan_row(entry: PlanEntry) -> dict[str, Any]:
 def _show(instance: Instance, admin: Administrator, plans: PlanStore, entry: PlanEntry, output: str) -> None:
     try:
         with deployment_of(instance, admin, entry.plan, lambda sentence: None) as deployment:
-            facts = deployment.facts(with_positions=True, with_errors=True)
+            facts = deployment.facts(with_positions=True, with_errors=True, with_groups=asks_groups(entry))
     except CommandError as fault:
         show_one(_unanswered_row(admin, entry, fault), output)
         raise
@@ -76,7 +76,7 @@ def _show(instance: Instance, admin: Administrator, plans: PlanStore, entry: Pla
     row["behind"] = total_behind(facts)
     row["failed_sends"] = failed_sends(facts.errors)
     row["compared"] = _compared(admin, entry.plan.name)
-    if groups := groups_back(entry.plan, facts):
+    if groups := groups_told(entry.plan, facts):
         row["groups"] = groups
     topics = topic_rows(facts)
     is_dual = entry.plan.recipe == DOUBLE_WRITE

@@ -15,6 +15,7 @@ from common.config.definitions import KafkaClusterDefinition
 from common.config.placed_topics import stored_placed_topics
 from common.kafka.base import ClusterAdmin, KafkaProducer, PartitionReader, ProducerOptions, ReaderOptions
 from common.kafka.errors import KafkaFault
+from common.kafka.group_admin import GroupAdmin
 from engine.client.admin import AdminError
 from kafka_bridge.connecting import FollowedConnection, connection_of, driver_of
 from migration.deployment import Deployment
@@ -54,6 +55,11 @@ class OpenedKafka:
         """
         definition = self.definition()
         return driver_of(definition).reader(connection_of(definition), ReaderOptions(wait_s=READ_WAIT_S))
+
+    def groups(self) -> GroupAdmin:
+        """A client that asks for many groups; its owner closes it."""
+        definition = self.definition()
+        return driver_of(definition).group_admin(connection_of(definition))
 
     def producer(self) -> KafkaProducer:
         """A producer without a transactional id; its owner closes it."""
@@ -99,7 +105,9 @@ def deployment_of(
     ):  # fmt: skip
         try:
             engine = EnginePositions(links, stored_placed_topics(admin.store))
-            yield Deployment(admin, plan, kafka, engine, progress, tails, open_reader=kafka.reader)
+            yield Deployment(
+                admin, plan, kafka, engine, progress, tails, open_reader=kafka.reader, open_groups=kafka.groups
+            )  # fmt: skip
         except AdminError as error:
             raise CommandError(f"engine: {error}", code_for_contract(error.code)) from error
 

@@ -1,10 +1,11 @@
 """Administration by both drivers against a real broker."""
 
 import uuid
+from contextlib import closing
 
 import pytest
 
-from common.kafka.base import EARLIEST, END, STABLE_END, NewKafkaTopic
+from common.kafka.base import EARLIEST, END, STABLE_END, GroupListener, GroupOptions, NewKafkaTopic
 from common.kafka.errors import KafkaRefusal
 from common.kafka.records import Partition
 from tests.contract.kafka.exchange import NOW
@@ -99,6 +100,28 @@ def test_positions_of_a_group_are_set_and_read(admin, new_topic):
     admin.set_group_offsets(group, {Partition(topic, 0): 3})
     assert admin.group_offsets(group) == {Partition(topic, 0): 3, Partition(topic, 1): 0}
     assert admin.groups()[group] == "Empty"
+
+
+def test_positions_of_many_groups_on_some_topics_are_found(admin, new_topic):
+    topic, other = new_topic(2), new_topic()
+    groups = [f"g{number}-{topic}" for number in range(12)]
+    for number, group in enumerate(groups):
+        admin.set_group_offsets(group, {Partition(topic, number % 2): number, Partition(other, 0): 7})
+    elsewhere = f"elsewhere-{topic}"
+    admin.set_group_offsets(elsewhere, {Partition(other, 0): 7})
+    found = admin.committed_on([*groups, elsewhere, "no-such-group"], {topic: 2})
+    assert found == {group: {Partition(topic, number % 2): number} for number, group in enumerate(groups)}
+    assert admin.committed_on([], {topic: 2}) == {}
+
+
+def test_topics_of_members_are_told_and_groups_that_are_gone_left_out(admin, exchange, new_topic):
+    topic = new_topic()
+    group = f"group-{topic}"
+    options = GroupOptions(group, (topic,))
+    with closing(exchange.driver.group_reader(exchange.connection, options, GroupListener())) as reader:
+        until(lambda: reader.poll(0.1) or reader.positions(), "the partition", 30.0)
+        assert admin.subscribed([group, "no-such-group"])[group] == {topic}
+        assert admin.groups()[group] == "Stable"
 
 
 def test_topics_and_groups_are_deleted_and_missing_ones_left_out(admin, new_topic):

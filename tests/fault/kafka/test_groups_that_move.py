@@ -6,8 +6,10 @@ from contextlib import closing, contextmanager
 import pytest
 
 from common.contract import Code, Message, Verdict
+from common.kafka.base import NewKafkaTopic
+from common.kafka.records import Partition
 from tests.e2e.kafka.home import Puller, Sender
-from tests.fault.kafka.test_shapes_and_positions import Changing
+from tests.fault.kafka.test_shapes_and_positions import PLAN, Changing
 from tests.waiting import until
 
 READ_S_MAX = 60.0
@@ -178,3 +180,29 @@ def test_a_position_among_what_was_written_to_both_sides_is_found_after_an_abort
     (row,) = positions(changing, topic, group, "--apply")
     assert (row["kafka"], row["engine"], row["end"]) == (25, 25, 50)
     assert pulled(changing, topic, group, 25) == sent[25:]
+
+
+def test_a_group_that_nobody_has_named_is_found_by_asking_kafka_and_stops_the_cut(changing):
+    topic, group = "shared", "forgotten"
+    assert changing.admin.create_topics({topic: NewKafkaTopic(2, 1)}) == {}
+    until(lambda: changing.admin.topics([topic]), "the topic", READ_S_MAX)
+    path = changing.folder / f"{topic}.yaml"
+    path.write_text(PLAN.format(topic=topic, recipe="double_read", order="strict") + "groups: [planned]\n")
+    with member(changing, topic, group) as joined:
+        until(joined.has_joined, "the member has joined", READ_S_MAX)
+        told = changing.migrate("plan", str(path), "--accept", "lone-replica")
+        assert f"not in the plan: group {group} reads {topic} in Kafka (is Stable)" in told.replace("STABLE", "Stable")
+        changing.way(topic, "start", "verify")
+        changing.send(topic, "before", 5)
+        joined.take(5)
+    shown = changing.penstock.run("migrate", "status", topic)["groups"]
+    assert f"not in the plan: group {group} reads {topic} in Kafka (has positions, and no members now)" in shown
+    told = changing.migrate("cut", topic, code=4)
+    assert f"group {group} reads {topic} in Kafka" in told and "--accept groups" in told
+    assert "fence: 1 topics" not in told
+    told = changing.penstock.call("migrate", "positions", topic, "--group", group).stderr.decode()
+    assert "name it in the plan before start, or let it read on in Kafka" in told
+    changing.admin.delete_groups([group])
+    assert changing.penstock.run("migrate", "status", topic)["groups"].startswith("all that read the topics")
+    changing.admin.set_group_offsets(group, {Partition(topic, 0): 0})
+    changing.migrate("cut", topic, "--accept", "groups")

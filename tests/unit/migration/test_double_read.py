@@ -301,3 +301,34 @@ def test_no_bridge_can_see_topics_in_kafka_without_their_dual_reads_or_without_t
     start, abort = COURSES["start"].sub_steps, COURSES["abort"].sub_steps
     assert start.index("dual_reads") < start.index("dual_reads_applied") < start.index("entries")
     assert abort.index("copy_start") < abort.index("copy_start_applied") < abort.index("no_dual_reads")
+
+
+@pytest.mark.parametrize(
+    ("state", "position", "reads", "told"),
+    [
+        ("Empty", "pay", "", "group audit reads pay in Kafka (has positions, and no members now)"),
+        ("Stable", "orders", "", "group audit reads orders in Kafka (is Stable)"),
+        ("STABLE", "", "orders", "group audit reads orders in Kafka (is STABLE)"),
+    ],
+)
+def test_a_group_that_nobody_has_named_stops_the_cut_before_its_fence(world, state, position, reads, told):
+    go(world, "start", "verify")
+    world.kafka_groups = {
+        "audit": (state, position, reads), "workers": ("Stable", "orders", "orders"),
+        "elsewhere": ("Stable", "other", "other"), "penstock.copy.shop": ("Empty", "orders", ""),
+    }  # fmt: skip
+    for command in ("fence", "cut"):
+        with pytest.raises(PlanRefused) as refused:
+            go(world, command)
+        assert told in str(refused.value) and "--accept groups" in str(refused.value)
+        assert "workers" not in str(refused.value) and "elsewhere" not in str(refused.value)
+    assert "fence: 2 topics" not in world.progress
+    go(world, "cut", accepted=("groups",))
+    assert world.state.step is PlanStep.CUT
+
+
+def test_more_groups_than_are_asked_stop_the_cut_by_their_number(world):
+    go(world, "start", "verify")
+    world.kafka_groups = {f"g{number:05d}": ("Empty", "other", "") for number in range(10_003)}
+    with pytest.raises(PlanRefused, match="3 more groups than the 10,000 that are asked"):
+        go(world, "cut")

@@ -14,7 +14,8 @@ from common.config.definitions import CopyInDefinition, CopyOutDefinition
 from common.config.ended_fences import end_fence, topic_in
 from common.config.memory_store import MemoryConfigStore
 from common.config.store import SENT
-from common.kafka.base import EARLIEST, END, ClusterDescription, CommittedPosition, KafkaTopic
+from common.kafka.base import EARLIEST, END, ClusterDescription, KafkaTopic
+from common.kafka.group_admin import CommittedPosition
 from common.kafka.records import Partition
 from engine.link.copy import ForeignSource, QueueSource, SourceState
 from kafka_bridge.copy_out.page import EngineTopic
@@ -157,6 +158,8 @@ class World:
         self.progress, self.is_busy = [], True
         self.bypasses = False
         self.delayed, self.dead = {}, {}
+        self.kafka_groups = {}
+        """By name: state, the topic of its position, the topic that its members read."""
         self.kafka_ids, self.kafka_starts, self.policies = {}, {}, {}
         self.send_errors, self.tails = SendErrors(), None
 
@@ -202,6 +205,19 @@ class World:
 
     def committed(self, group, partitions=None):
         return {Partition(*key): CommittedPosition(at, note_of(PLACE, TOPIC_ID)) for key, at in self.returned.items()}
+
+    def groups(self):
+        return {name: state for name, (state, _, _) in self.kafka_groups.items()}
+
+    def committed_on(self, groups, topics):
+        found = {name: self.kafka_groups[name][1] for name in groups if name in self.kafka_groups}
+        return {name: {Partition(topic, 0): 3} for name, topic in found.items() if topic in topics}
+
+    def subscribed(self, groups):
+        return {name: {self.kafka_groups[name][2]} for name in groups}
+
+    def close(self) -> None:
+        """Nothing is open."""
 
     def delete_groups(self, groups):
         assert groups == ["penstock.copy.shop"]
@@ -296,6 +312,7 @@ class World:
             tails=self.tails,
             send_errors=lambda store, names: self.send_errors,
             open_reader=lambda: NoMarks(self),
+            open_groups=lambda: self,
         )
         entry = plans.read("shop")
         return CourseRun(

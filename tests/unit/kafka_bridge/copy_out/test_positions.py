@@ -3,8 +3,9 @@
 import pytest
 
 from common.config.definitions import CutRecord
-from common.kafka.base import CommittedPosition, ReaderOptions
+from common.kafka.base import ReaderOptions
 from common.kafka.copy_mark import COPY_HEADER, CopyMark
+from common.kafka.group_admin import CommittedPosition
 from common.kafka.records import Partition
 from common.kafka.repair_mark import REPAIR_NAME
 from kafka_bridge.copy_out.page import EngineTopic

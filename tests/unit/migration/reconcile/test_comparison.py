@@ -11,8 +11,9 @@ from common.clock import SystemClock
 from common.config.definitions import CutRecord, TopicDefinition
 from common.config.memory_store import MemoryConfigStore
 from common.contract import Message, encode_struct
-from common.kafka.base import CommittedPosition, ReaderOptions
+from common.kafka.base import ReaderOptions
 from common.kafka.copy_mark import COPY_HEADER, CopyMark, content_hash
+from common.kafka.group_admin import CommittedPosition
 from common.kafka.records import Partition, Records
 from common.kafka.repair_mark import REPAIR_NAME, parse_repair_mark
 from engine.client import copied
