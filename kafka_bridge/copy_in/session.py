@@ -24,6 +24,9 @@ from kafka_bridge.copy_in.run import ENGINE_FAULTS, LOOK_S, TopicRun
 limited = LimitedLog(logging.getLogger("penstock.kafka_bridge"))
 POLL_S, FETCH_WAIT_S, IDLE_S = 1.0, 2.0, 0.2
 """Longest wait for records, and how long a broker waits for the first of them: what comes is returned at once."""
+LONG_WAIT_S, LONG_WAIT_PARTITIONS = 5.0, 1_000
+"""How long a broker waits where so many partitions are read: kafka-python looks at each of them for every request, 10 us of
+CPU. It delays the first records of a partition that is added while nothing comes of the others."""
 ROUND_S, FULL_RECORDS = 0.02, 5_000
 """A poll that returned fewer records is followed by the next one after so long. A round of fetch and append costs some 2 ms
 of CPU here and at the broker, however few records it has; and they come no sooner at a consumer by more of them."""
@@ -50,6 +53,7 @@ class ClusterSession:
         self._admin: ClusterAdmin = driver.admin(connection)
         self.cluster_id = self._admin.describe().cluster_id
         self._reader: PartitionReader | None = None
+        self._waits_long = False
         self._runs: dict[str, TopicRun] = {}  # by topic of Kafka
         self._looked_s, self._passed_s = 0.0, time.monotonic()
 
@@ -124,6 +128,11 @@ class ClusterSession:
                 break
         if begun and self._reader is not None:
             self._reader.add(begun)
+            if not self._waits_long and self._is_large():
+                self._close_reader()  # what was fetched and not taken is read again
+
+    def _is_large(self) -> bool:
+        return sum(len(run.positions) for run in self._runs.values()) >= LONG_WAIT_PARTITIONS
 
     def _begin(self, run: TopicRun, partitions: Iterable[int]) -> None:
         begun = self._begun(run, partitions)
@@ -176,7 +185,9 @@ class ClusterSession:
         """Read all partitions that are copied, from their positions; without one there is no reader."""
         positions = {each: at for run in self._runs.values() for each, at in run.positions.items()}
         if positions:
-            self._reader = self._driver.reader(self._connection, ReaderOptions(wait_s=FETCH_WAIT_S))
+            self._waits_long = self._is_large()
+            wait_s = LONG_WAIT_S if self._waits_long else FETCH_WAIT_S
+            self._reader = self._driver.reader(self._connection, ReaderOptions(wait_s=wait_s))
             self._reader.add(positions)
 
     def _refused(self, topic: str, partitions: list[int]) -> None:

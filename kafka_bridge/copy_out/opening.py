@@ -28,18 +28,25 @@ class CopierMaker:
         self, view: ConfigView, groups: Callable[[], Groups], connect: Connect, connections: Connections = connection_of
     ) -> None:
         self._view, self._groups, self._connect, self._connections = view, groups, connect, connections
-        self._turns: dict[KafkaClusterDefinition, CopyTurns] = {}
+        self._turns: list[tuple[KafkaClusterDefinition, CopyTurns]] = []
 
     def make(self, copy: CopyOutDefinition, cluster: KafkaClusterDefinition) -> OutCopier:
         """Begin a copy. Raises DriverMissing."""
-        if cluster not in self._turns:
-            self._turns[cluster] = CopyTurns(
-                cluster.name, driver_of(cluster), lambda: FollowedConnection(cluster, self._connections),
-                lambda: EngineLooks(self._view, self._groups, self._connect),
-            )  # fmt: skip
         copier = OutCopier(copy, lambda: self._open(copy.name, copy.plan))
-        self._turns[cluster].add(copier)
+        self._turns_of(cluster).add(copier)
         return copier
+
+    def _turns_of(self, cluster: KafkaClusterDefinition) -> CopyTurns:
+        self._turns = [(known, turns) for known, turns in self._turns if known == cluster or not turns.is_empty]
+        for known, turns in self._turns:
+            if known == cluster:
+                return turns
+        made = CopyTurns(
+            cluster.name, driver_of(cluster), lambda: FollowedConnection(cluster, self._connections),
+            lambda: EngineLooks(self._view, self._groups, self._connect),
+        )  # fmt: skip
+        self._turns.append((cluster, made))
+        return made
 
     def _open(self, name: str, plan: str) -> EngineReads:
         """Raises OSError, LinkError: also while topic or brokers are not known."""

@@ -52,6 +52,11 @@ class CopyTurns:
         self._workers = self._idle_workers = 0
         self._is_looking = self._has_more = False
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are no copies."""
+        return not self._copiers
+
     def add(self, copier: OutCopier) -> None:
         """Copy this from now on, until it is stopped."""
         copier.on_stop = self._wake

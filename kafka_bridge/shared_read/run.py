@@ -1,4 +1,4 @@
-"""The part of one topic in a member of a group on Kafka: the partitions that the group has given, and the engine's queues.
+"""One topic of a member of a group on Kafka: the partitions that the group has given, and the engine's queues.
 
 It has no clients of Kafka: `member.py` reads and commits for all topics of the group together.
 """
