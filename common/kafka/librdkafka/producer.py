@@ -41,6 +41,7 @@ class LibrdkafkaProducer(GatheringProducer):
     def __init__(self, connection: KafkaConnection, options: ProducerOptions) -> None:
         super().__init__(connection.name, options)
         self._connection, self._memberships = connection, dict[str, Any]()
+        self._is_transactional = bool(options.transactional_id)
         settings = {**common_options(connection), **_library_options(options)}
         self._client, self._last = opened(connection, self._library, settings, lambda client: client.poll(0))
         if options.transactional_id:
@@ -152,6 +153,10 @@ class LibrdkafkaProducer(GatheringProducer):
         self._outstanding.wait_until_none(PURGE_WAIT_S)
         self._ending.set()
         self._thread.join()
+        if self._is_transactional:
+            # The library's threads end with its object. This one is part of a cycle, so they would wait for the collector.
+            self._memberships.clear()
+            del self._client
 
 
 class DirectProducer(LibrdkafkaProducer):
