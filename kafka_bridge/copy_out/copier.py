@@ -149,11 +149,11 @@ class OutCopier:
 
     def _copy_from(self, engine: EngineReads, clients: TurnClients, is_awaited: Callable[[], bool]) -> None:
         """Copy until the turn ends, or until files of the cluster, queues or brokers are others than the clients have."""
-        kafka = clients.refresh()
+        kafka, places = clients.refresh(), engine.places()
         options = ProducerOptions(transactional_id=transactional_id(self.copy))
         # Opening ends what an earlier copier left open, so it comes before the positions are read.
         with closing(_Closing(clients.driver.producer(kafka.opened, options))) as opened:
-            places, admin = engine.places(), clients.admin()
+            admin = clients.admin()
             topic = topic_of(admin, self.copy.topic_of_kafka)
             copied = CopiedPositions(
                 lambda: admin, lambda: clients.driver.reader(kafka.opened, ReaderOptions()), group_of(self.copy)

@@ -91,17 +91,25 @@ class EngineLooks:
         except _FAULTS as fault:
             self._answers.pop(group, None)
             for each in dict.fromkeys(copier for copier, _ in asked):
-                before = each.fault
-                each.tell(f"broker group {group}: {fault}")
-                self._told[each] = self._told.get(each, (before, ""))[0], each.fault
+                self._tell(each, f"broker group {group}: {fault}")
             return []
         self._take_back(asked)
+        for (each, position), report in zip(asked, reports, strict=True):
+            if report.code != OK:  # it has no turn, which would open a producer in vain
+                self._tell(each, report.error or f"queue {position.queue}: READ")
         moved = [
-            each for (each, position), report in zip(asked, reports, strict=True) if _is_due(each, position, report)
+            each
+            for (each, position), report in zip(asked, reports, strict=True)
+            if each not in self._told and _is_due(each, position, report)
         ]
         if not moved:
             self._answers[group] = answer
         return moved
+
+    def _tell(self, copier: OutCopier, sentence: str) -> None:
+        before = copier.fault
+        copier.tell(sentence)
+        self._told[copier] = self._told.get(copier, (before, ""))[0], copier.fault
 
     def _take_back(self, asked: _Asked) -> None:
         """The engine answers: the faults are those of before."""
@@ -122,8 +130,10 @@ def _are_same(
 
 
 def _is_due(copier: OutCopier, position: ReadPosition, report: ReadReport) -> bool:
-    """Whether the copy of a queue has to go on. What the engine refuses is for the turn, which says why."""
-    if copier.next is None or report.code != OK:
+    """Whether the copy of a queue has to go on."""
+    if report.code != OK:
+        return False
+    if copier.next is None:
         return True
     known = copier.next.get(position.queue)
     return known is not None and report.end_offset != known
