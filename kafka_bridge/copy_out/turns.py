@@ -16,12 +16,14 @@ from typing import Protocol
 from common.kafka.base import KafkaDriver
 from common.limited_log import LimitedLog
 from kafka_bridge.connecting import FollowedConnection
-from kafka_bridge.copy_out.copier import IDLE_S, OutCopier, TurnClients
+from kafka_bridge.copy_out.copier import OutCopier, TurnClients
 
 limited = LimitedLog(logging.getLogger("penstock.kafka_bridge"))
 PRODUCERS_MAX = 24
 """Copies of one cluster that copy at the same time, each with a thread and a producer. With more that have messages, one
 waits for its turn."""
+IDLE_S = 5.0
+"""A thread without a copy for so long ends, with its administration client."""
 LOOK_S = 1.0
 """Interval at which the engine is asked for messages of the copies that have no turn."""
 
