@@ -33,6 +33,9 @@ from kafka_bridge.shared_read.run import SharedRun
 SESSION_S = 10.0
 """A bridge that was killed holds its partitions for so long. Less takes a slow machine for a dead one."""
 POLL_S, BUSY_POLL_S = 0.2, 0.02
+WAIT_S, WAIT_TOPICS, WAIT_S_MAX = 0.1, 100, 1.0
+"""How long a broker holds a request that finds no record, by hundreds of topics: librdkafka names all partitions in each one.
+More delays the next records of a partition that was paused, as each is until what was fetched is stored."""
 
 
 class MembershipLost(KafkaFault):
@@ -177,7 +180,8 @@ def _by_topic(partitions: Iterable[Partition]) -> dict[str, list[Partition]]:
 
 def group_options(member: KafkaMembership, kafka_topics: Collection[str]) -> GroupOptions:
     """How the bridge joins: its records per poll are bounded, as what it reads ahead is."""
+    wait_s = min(WAIT_S_MAX, WAIT_S * max(1.0, len(kafka_topics) / WAIT_TOPICS))
     return GroupOptions(
-        member.group, tuple(kafka_topics), ReaderOptions(records_max=FETCH_RECORDS_MAX),
+        member.group, tuple(kafka_topics), ReaderOptions(records_max=FETCH_RECORDS_MAX, wait_s=wait_s),
         start=END if member.begins_at_end else EARLIEST, session_s=SESSION_S,
     )  # fmt: skip
