@@ -88,12 +88,12 @@ def _found(brokers: Brokers) -> Decision:
         return Decision(sentence="no broker of the group is reached")
     if away := sorted(brokers.keys() - reports.keys()):  # it may be the one that has the log
         return Decision(sentence=f"the group begins when all its registered brokers are reached: not {', '.join(away)}")
-    for name, report in reports.items():
-        if report.log.epoch:
-            return Decision(
-                sentence=f"the record of the group is missing, but broker {name} has a log of epoch {report.log.epoch}: "
-                "restore the record, or name the master with `penstock broker switch --force`"
-            )
+    if led := {name: report for name, report in reports.items() if report.log.epoch}:
+        name, report = furthest(led)
+        return Decision(
+            sentence=f"the record of the group is missing, but broker {name} has a log of epoch {report.log.epoch}, and none "
+            f"reaches further: make it master with `penstock broker switch --to {name} --force`"
+        )
     logs = {report.log_id for report in reports.values()} - {""}
     if len(logs) > 1:
         return Decision(sentence=f"the brokers have different logs ({', '.join(sorted(logs))}): remove all but one")

@@ -40,5 +40,8 @@ class Hearing:
         return pause_s
 
     def lacks(self, version: int) -> bool:
-        """Whether the broker is linked, and has not adopted that version of the record."""
-        return self._has_reported and self.heard is not None and self.heard.report.version < version
+        """Whether the broker is linked, and has not adopted that version of the record.
+
+        It may have a higher one of a record that was lost.
+        """
+        return self._has_reported and self.heard is not None and self.heard.report.version != version

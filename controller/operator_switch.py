@@ -114,6 +114,7 @@ def _adopts(group: ReplicaGroup, written: VersionedRecord) -> bool:
     link, deadline = group.links.get(written.record.master), time.monotonic() + ADOPTED_S_MAX
     with suppress(OSError, LinkError):
         while link is not None and time.monotonic() < deadline:
-            if next_report(link).version >= written.version:
+            report = next_report(link)  # versions begin again when a record was lost, epochs do not
+            if report.log.epoch >= written.record.epoch and report.version >= written.version:
                 return True
     return False

@@ -119,20 +119,24 @@ def forced(record: GroupRecord | None, brokers: Brokers, to: str) -> GroupRecord
 
 
 def left_out(record: GroupRecord | None, brokers: Brokers, to: str) -> list[str]:
-    """One sentence for each member that `forced` leaves out and that may have more than the next master."""
-    if record is None:
-        return []
+    """One sentence for each member that `forced` leaves out and that may have more than the next master.
+
+    Without a record that names the members, all registered brokers may be some.
+    """
     report = brokers[to].report
-    end = report.log if report is not None and report.log_id == record.log_id else LogPoint(0, 0)
+    log_id = record.log_id if record is not None else "" if report is None else report.log_id
+    end = report.log if report is not None and report.log_id == log_id else LogPoint(0, 0)
     found = []
-    if record.log_id and (report is None or report.log_id != record.log_id):
+    if log_id and (report is None or report.log_id != log_id):
         found.append(f"broker {to} has another log than the group: all messages of the group are lost")
-    for name in sorted(_named(record).keys() - {to}):
+    for name in sorted((brokers if record is None else _named(record)).keys() - {to}):
         view = brokers.get(name)
         other = None if view is None else view.report
         if other is None:
             found.append(f"broker {name} is left out and not reached: what only it has is lost")
-        elif other.log_id != record.log_id or other.log <= end:
+        elif record is None and other.log_id and other.log_id != log_id:
+            found.append(f"broker {name} is left out: it has another log, whose messages the group does not have")
+        elif other.log_id != log_id or other.log <= end:
             found.append(f"broker {name} is left out; its log does not reach further")
         elif other.log.epoch == end.epoch:
             more = other.log.position - end.position

@@ -68,7 +68,7 @@ class BrokerCore:
         self.life: BrokerLife | None = None
         self._link: MasterConnection | None = None
         self._link_address = ""
-        self._adopted = 0
+        self._adopted = (0, 0)  # epoch and version of the record
         self._synced_ms = self._deletions_ms = 0
         self._reopens = False
         self._fault = ""
@@ -247,7 +247,7 @@ class BrokerCore:
 
     def _live(self, life: BrokerLife) -> None:
         self.life = life
-        self._adopted = 0
+        self._adopted = (0, 0)
         self.turns.opened()
         self.standby.attach(life.store, SlaveReads(life.store, self._clock, self._host.in_loop))
         self._host.stand_by(self.standby, has_log=True)
@@ -287,7 +287,7 @@ class BrokerCore:
             self._reopens = False
             self._open_again()
         newest = self.known.newest
-        if newest is not None and newest[0] > self._adopted:
+        if newest is not None and (newest[1].epoch, newest[0]) > self._adopted:
             self._adopt(*newest)
         life = self.life
         if life is not None and life.node is None and life.can_serve:
@@ -320,7 +320,7 @@ class BrokerCore:
         except UnsoundLogError as error:
             self.cut_log(error.position)
             return
-        self._adopted = version
+        self._adopted = record.epoch, version
         life.adopted()
         if is_new:
             log.info("broker=%s version=%d epoch=%d: %s", self.name, version, record.epoch, record.reason)

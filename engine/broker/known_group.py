@@ -33,7 +33,7 @@ class KnownGroup:
 
     def learn(self, version: int, record: GroupRecord) -> None:
         """Take the record if it is newer than all that are known."""
-        if self.newest is None or version > self.newest[0]:
+        if self.newest is None or (record.epoch, version) > (self.newest[1].epoch, self.newest[0]):
             self.newest = version, record
             self._on_news()
 

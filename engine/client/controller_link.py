@@ -31,13 +31,13 @@ class ControllerLink:
 
     Attributes:
         hello: of the broker.
-        pushed: version of the newest record that was sent.
+        pushed: epoch and version of the newest record that was sent.
     """
 
     def __init__(self, address: tuple[str, int], key: Keys, *, timeout_s: float) -> None:
         """Connect and ask for reports. Raises OSError, LinkError."""
         self._sock, self.hello = dial(address, key, role=CONTROLLER_ROLE, timeout_s=timeout_s)
-        self.pushed = 0
+        self.pushed = (0, 0)
         self._input = bytearray()
         self._request_id = 1
         self._sock.setblocking(False)
@@ -63,8 +63,9 @@ class ControllerLink:
 
     def push(self, record: VersionedRecord) -> None:
         """Send a record, without blocking, unless this or a newer one was sent. A link that takes no more is ended."""
-        if record.version > self.pushed:
-            self.pushed = record.version
+        place = record.record.epoch, record.version
+        if place > self.pushed:
+            self.pushed = place
             self._request_id += 1
             self._send(frame(RECORD, self._request_id, U64.pack(record.version) + encode_record(record.record)))
 

@@ -78,13 +78,14 @@ class GroupBroker:
     def adopt(self, version: int, record: GroupRecord, now_ms: int) -> bool:
         """Adopt a newer record of the group; an older one changes nothing. Returns whether all links have to end.
 
-        They do with a new epoch. Its master begins it in the log; in the page cache on return.
+        A higher epoch is newer whatever its version: versions begin again when the record was lost, and an operator has
+        named a master. Links end with a new epoch. Its master begins it in the log; in the page cache on return.
 
         Raises:
             DiskFullError: this broker cannot be master now.
             UnsoundLogError: nor can it before its log is cut.
         """
-        if version <= self.version:
+        if (record.epoch, version) <= (self.epoch, self.version):
             return False
         before = self._record.epoch if self._record is not None else 0
         leads = record.master == self._name and record.in_sync[self._name] == self._incarnation

@@ -41,6 +41,8 @@ def test_the_first_broker_of_a_group_is_its_master():
 
 def test_no_group_begins_with_a_log_of_an_earlier_group_or_with_two_logs():
     assert "has a log of epoch 3" in decide(0, None, {"a": view()}).sentence
+    longer = decide(0, None, {"a": view(), "b": view(log=LogPoint(3, 900))})
+    assert "broker switch --to b --force" in longer.sentence, "what an operator copies loses nothing"
     two = {"a": view(log=LogPoint(0, 5)), "b": view(log=LogPoint(0, 5), log_id="f" * 16)}
     assert "different logs" in decide(0, None, two).sentence
     assert decide(0, None, {"a": AWAY}).record is None

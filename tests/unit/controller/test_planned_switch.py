@@ -100,3 +100,15 @@ def test_force_says_whose_messages_are_lost():
     foreign = BrokerView(1, replace(view().report, log_id="f" * 16))
     assert "all messages of the group are lost" in left_out(SYNC, {"a": view(), "b": foreign}, "b")[0]
     assert left_out(None, {"b": view()}, "b") == []
+
+
+def test_force_without_a_record_says_which_of_the_registered_brokers_has_more():
+    """Nothing else tells an operator whose log to keep."""
+    brokers = {"a": view(log=LogPoint(3, 1250)), "b": view(), "c": AWAY}
+    assert left_out(None, brokers, "b") == [
+        "broker a is left out: 1,050 bytes of its log that only it has are lost",
+        "broker c is left out and not reached: what only it has is lost",
+    ]
+    assert left_out(None, brokers, "a")[0] == "broker b is left out; its log does not reach further"
+    foreign = BrokerView(1, replace(view().report, log_id="f" * 16))
+    assert "has another log" in left_out(None, {"a": view(), "b": foreign}, "a")[0]
