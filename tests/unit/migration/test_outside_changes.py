@@ -238,7 +238,9 @@ def test_a_copy_back_that_stops_behind_the_fence_is_told_as_such_and_the_fence_i
     for _ in range(5):
         mirror.turn()
     mirror.is_busy = is_busy
-    with pytest.raises(PlanRefused, match=r"copy of \w+ lacks \d+ records, .* 5 s behind the fence: the Kafka bridge's log"):
+    with pytest.raises(
+        PlanRefused, match=r"copy of \w+ lacks \d+ records, .* 5 s behind the fence: the Kafka bridge's log"
+    ):
         go(mirror, "rollback")
     assert {each.fence for each in mirror.definitions().values()} == {None}
 
