@@ -34,6 +34,7 @@ def own_proxy(instance: BenchInstance, engine: tuple[str, int | str] | None = No
     read, write = os.pipe()
     line = [sys.executable, "-P", "-m", "producer_proxy", "--listen", "127.0.0.1:0", "--engine", f"{host}:{port}"]
     line += ["--config", facts["config"], "--cluster-key", facts["cluster_key"], "--ready-fd", str(write)]
+    line += ["--secrets-key", facts["secrets_key"]]
     process = subprocess.Popen(line, pass_fds=(write,), stderr=subprocess.DEVNULL)
     os.close(write)
     try:

@@ -32,7 +32,7 @@ def proxy(instance: BenchInstance, options: list[str]) -> Iterator[dict[str, Any
     command = [
         sys.executable, "-P", "-m", "producer_proxy", "--listen", "127.0.0.1:0", "--ops", "127.0.0.1:0", "--engine",
         f"{facts['engine']['host']}:{facts['engine']['port']}", "--config", facts["config"],
-        "--cluster-key", facts["cluster_key"], "--ready-fd", str(writing), *options,
+        "--cluster-key", facts["cluster_key"], "--secrets-key", facts["secrets_key"], "--ready-fd", str(writing), *options,
     ]  # fmt: skip
     process = subprocess.Popen(command, pass_fds=[writing])
     os.close(writing)

@@ -38,7 +38,7 @@ def proxy_options(penstock_up):
     facts = penstock_up.facts
     engine = f"{facts['engine']['host']}:{facts['engine']['port']}"
     options = ["--listen", "127.0.0.1:0", "--engine", engine, "--config", facts["config"]]
-    return [*options, "--cluster-key", facts["cluster_key"]]
+    return [*options, "--cluster-key", facts["cluster_key"], "--secrets-key", facts["secrets_key"]]
 
 
 @pytest.fixture(scope="module")

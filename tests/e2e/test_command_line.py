@@ -126,6 +126,7 @@ def start_proxy(penstock, snapshot: Path, *options: str) -> OwnProducerProxy:
     engine = f"{penstock.engine[0]}:{penstock.engine[1]}"
     line = [sys.executable, "-P", "-m", "producer_proxy", "--listen", "127.0.0.1:0", "--engine", engine,
             "--cluster-key", penstock.facts["cluster_key"], "--config", penstock.facts["config"],
+            "--secrets-key", penstock.facts["secrets_key"],
             "--snapshot", str(snapshot), "--ready-fd", str(theirs), *options]  # fmt: skip
     process = subprocess.Popen(line, pass_fds=[theirs], stderr=subprocess.DEVNULL)
     os.close(theirs)

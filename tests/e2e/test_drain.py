@@ -39,7 +39,7 @@ class Site:
         self.up = up
         engine, facts = f"{up.engine[0]}:{up.engine[1]}", up.facts
         common = ["--listen", "127.0.0.1:0", "--ops", "127.0.0.1:0", "--engine", engine, "--config", facts["config"]]
-        common += ["--cluster-key", facts["cluster_key"]]
+        common += ["--cluster-key", facts["cluster_key"], "--secrets-key", facts["secrets_key"]]
         buffer = ["--buffer", folder / "buffer", "--journal", folder / "journal"]
         self.more = [Process("producer_proxy", *common, *buffer), Process("consumer_proxy", *common)]
         self.producers = [up.producer, ("127.0.0.1", self.more[0].port)]

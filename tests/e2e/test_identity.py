@@ -61,6 +61,7 @@ def ports(request, penstock_up, folder):
     facts = penstock_up.facts
     options = ["--listen", "127.0.0.1:0", "--engine", f"{facts['engine']['host']}:{facts['engine']['port']}"]
     options += ["--config", facts["config"], "--cluster-key", facts["cluster_key"], "--tls-listen", "127.0.0.1:0"]
+    options += ["--secrets-key", facts["secrets_key"]]
     options += [
         "--tls-cert",
         folder / "ours.pem",
@@ -256,6 +257,7 @@ def test_a_replaced_certificate_is_shown_without_a_restart_and_a_broken_one_is_n
     make_certificate(folder, module, "ours")
     options = ["--listen", "127.0.0.1:0", "--engine", f"{facts['engine']['host']}:{facts['engine']['port']}"]
     options += ["--config", facts["config"], "--cluster-key", facts["cluster_key"], "--tls-listen", "127.0.0.1:0"]
+    options += ["--secrets-key", facts["secrets_key"]]
     options += ["--tls-cert", pem, "--tls-key", key]
     proxy = Process(module, *options)
     tls_port = proxy.facts["tls_port"]
