@@ -6,6 +6,7 @@ from common.admin import access, applications, families, groups
 from common.admin.administrator import Administrator
 from common.config.errors import EntryNotFound
 from common.dead_letters import is_dead_letter_topic
+from common.quoting import escaped
 from penstock.commands import completing
 from penstock.commands.exits import FAILED, Command
 from penstock.commands.instance import Instance, administration, instance_options
@@ -47,9 +48,9 @@ def check(instance: Instance, name: str, action: str, topic: str, group: str | N
     else:
         show_rows(rows, ("check", "allowed", "by"), output)
         for remark in remarks:
-            click.echo(f"note: {remark}")
+            click.echo(escaped(f"note: {remark}"))
         if command:
-            click.echo(f"to allow it: {command}")
+            click.echo(escaped(f"to allow it: {command}"))
         elif not app.keys:
             click.echo(f"to allow it: penstock app rotate {name}")
     raise SystemExit(0 if is_allowed else FAILED)

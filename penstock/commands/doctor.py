@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from common.quoting import escaped
 from penstock.commands import replicas
 from penstock.commands.output import is_for_scripts, output_option, show_value
 from penstock.doctor import access, machine, replication, software, storage, stored_secrets
@@ -84,8 +85,8 @@ def command(data: Path, tls_cert: tuple[Path, ...], config: str, secrets_key: Pa
 def show(found: list[DoctorFinding], lacking: list[DoctorFinding]) -> None:
     width = max(len(each.subject) for each in found)
     for each in found:
-        click.echo(f"{MARKS[each.state]}  {each.subject:<{width}}  {each.words}")
+        click.echo(f"{MARKS[each.state]}  {each.subject:<{width}}  {escaped(each.words)}")
         if each.advice:
-            click.echo(f"{'':<7}  {'':<{width}}  → {each.advice}")
+            click.echo(f"{'':<7}  {'':<{width}}  → {escaped(each.advice)}")
     words = f"{len(lacking)} requirements are missing" if lacking else "no requirement is missing"
     click.echo(f"\nPenstock can{'not' if lacking else ''} run here: {words}.")

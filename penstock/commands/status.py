@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from common.quoting import escaped
 from penstock.commands import cluster_status, figures, replicas
 from penstock.commands.exits import UNAVAILABLE, Command, CommandError
 from penstock.commands.instance import Instance, instance_options
@@ -70,9 +71,9 @@ def show(state: dict[str, Any], *, wide: bool) -> None:
     click.echo(f"version {', '.join(versions) or 'unknown'}; memory {state['rss_mib']} MiB")
     for each in rows:
         if each["ready"] not in ("yes", "-"):
-            click.echo(f"{each['name']}: not ready: {each['reason']}")
+            click.echo(escaped(f"{each['name']}: not ready: {each['reason']}"))
         for subject, note in each.get("notes", {}).items():
-            click.echo(f"note: {each['name']}: {subject}: {note}")
+            click.echo(escaped(f"note: {each['name']}: {subject}: {note}"))
     if "config_error" in state:
         click.echo(f"configuration store: {state['config_error']}")
     for name, engine in state.get("broker_groups", {"": state["engine"]}).items():

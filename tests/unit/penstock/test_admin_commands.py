@@ -422,6 +422,12 @@ def test_app_check_says_which_grant_allows_a_call_or_what_would(run):
     run("app", "check", "shop", "send", "orders", "readers", code=2)
 
 
+def test_app_check_prints_no_control_character_of_a_name(run):
+    run("app", "create", "shop")
+    told = run("app", "check", "shop", "send", "a\u202eb\n", code=1).stdout
+    assert "note: topic a\\u202eb\\n is not defined" in told and "\u202e" not in told
+
+
 def test_the_audit_of_a_kind_that_there_is_not_is_refused_with_the_closest_one(run):
     run("topic", "create", "orders")
     assert "did you mean topic?" in run("audit", "--kind", "topc", code=2).stderr
