@@ -10,6 +10,7 @@ from engine.config import LogConfig
 from engine.env.real import RealEnv
 from engine.link import layout
 from engine.link.errors import PayloadError
+from engine.link.proof import REPLICA_ROLE
 from engine.log import open_log
 from engine.replication.frames import BytesFrame, StoredFrame
 from engine.server.native import NATIVE
@@ -27,7 +28,7 @@ class ShippingEngine(Engine):
         super().__init__(directory, kind)
         self.is_native = kind == "native"
         self.topic_id = self.topic()
-        self.link = self.raw()
+        self.link = self.raw(role=REPLICA_ROLE)
         name = "{}:{}".format(*self.link.sock.getsockname())
         self.peer = next(each for each in self.node.peers if each.peer == name)
 
