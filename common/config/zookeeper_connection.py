@@ -56,7 +56,7 @@ class ZooKeeperConnection:
         self.client = _client(options)
         self.name = f"zookeeper={options.hosts}{options.chroot}"
         access = self.path(ACCESS) if options.auth_file else ""
-        self._dialled = dial_near_first(self.client, self._granted, access)
+        self._dialled = dial_near_first(self.client, self._granted, self._found_less, access)
         self.client.add_listener(self._state_changed)
 
     def start(self) -> None:
@@ -91,6 +91,12 @@ class ZooKeeperConnection:
     def _granted(self) -> None:
         if fault := self.session_fault:
             limited.warning("%s: %s", self.name, fault, about=self.name)
+
+    def _found_less(self, seen: int, has: int) -> None:
+        limited.warning(
+            "%s: the server has less than this process has seen (its last change is 0x%x, not 0x%x): it was emptied or put "
+            "back from an older copy", self.name, has, seen, about=self.name,
+        )  # fmt: skip
 
     def close(self) -> None:
         """End the session, and with it the ephemeral nodes. Requests that wait fail."""

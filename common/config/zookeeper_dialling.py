@@ -1,16 +1,23 @@
 """Dialling ZooKeeper: the server of this machine first, none for long, and the length of the session that it grants.
 
+A server that has less than a process has seen closes each of its connections, without an answer: it may be behind the
+others. One that was emptied or put back from an older copy never has more, so after a while it is asked for a new
+session, see `docs/design/0025-configuration-that-is-lost.md`.
+
 A process is also the user whose credential lies in a node that it can read, from the first request of each connection.
 It has to be so while the connection is set up: ZooKeeper answers a credential out of turn, which ends kazoo's connection
 when another request waits for its answer.
 """
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionDropped
 from kazoo.protocol.connection import AUTH_XID, ConnectionHandler
-from kazoo.protocol.serialization import Auth, GetData
+from kazoo.protocol.serialization import Auth, Connect, Exists, GetData
+from kazoo.protocol.states import KeeperState
 
 from common.address import is_own_machine
 
@@ -32,31 +39,93 @@ class NearFirst(ConnectionHandler):  # type: ignore[misc]
         on_granted: called in kazoo's thread once it is known.
         credential_path: the node with the other user's credential, which may be missing; empty: there is none.
         connections: number of those that were set up.
+        on_less: called in kazoo's thread with the last change that the client has seen and the server's last one, which
+            is an earlier one.
     """
 
     granted_s = 0.0
     credential_path = ""
     connections = 0
     _xid: int
+    _refused_since_s: float | None = (
+        None  # servers have taken connections since then, and closed them without an answer
+    )
+    _is_refused = _is_anew = False  # of the present attempt
     on_granted: Callable[[], None]
+    on_less: Callable[[int, int], None]
 
     def _expand_client_hosts(self) -> list[tuple[str, str, int]]:
         hosts: list[tuple[str, str, int]] = super()._expand_client_hosts()
         return sorted(hosts, key=lambda each: not is_own_machine(each[1]))
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
-        read_ms, connect_ms = super()._connect(host, hostip, port)
+        self._is_refused = False
+        seen = 0
+        try:
+            read_ms, connect_ms = super()._connect(host, hostip, port)
+        except ConnectionDropped:
+            seen = self.client.last_zxid
+            if not (self._is_refused and seen and self._is_refused_for_long):
+                raise
+            read_ms, connect_ms = self._connect_anew(host, hostip, port)
         self.granted_s = round(read_ms / READ_SHARE) / 1000
         self.on_granted()
         if self.credential_path:
             self._authenticate_as_other(connect_ms / 1000)
         self.connections += 1
+        if seen and (has := self._ask(Exists("/", None), connect_ms / 1000)[0].zxid) < seen:
+            self.on_less(seen, has)
         return read_ms, connect_ms
 
-    def _authenticate_as_other(self, timeout_s: float) -> None:
+    @property
+    def _is_refused_for_long(self) -> bool:
+        """Whether each server has had the time to take the session."""
+        session_s = max(self.granted_s, self.client._session_timeout / 1000)
+        return self._refused_since_s is not None and time.monotonic() - self._refused_since_s >= session_s
+
+    def _connect_anew(self, host: str, hostip: str, port: int) -> tuple[float, float]:
+        """Connect as a client that has no session and has seen nothing.
+
+        The present session ends when a server takes the new one. Else it stays: a server that does not serve, as it has
+        no leader, closes connections, too.
+        """
+        client = self.client
+        self._socket.close()
+        session, password, seen = client._session_id, client._session_passwd, client.last_zxid
+        client._reset_session()
+        client.last_zxid, self._is_anew = 0, True
+        try:
+            times: tuple[float, float] = super()._connect(host, hostip, port)
+            return times
+        finally:
+            if self._is_anew:
+                client._session_id, client._session_passwd, client.last_zxid = session, password, seen
+            self._is_anew = False
+
+    def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
+        if not isinstance(request, Connect):
+            return super()._invoke(timeout, request, xid)
+        try:
+            answer = super()._invoke(timeout, request, xid)
+        except ConnectionDropped:
+            self._is_refused = True
+            if self._refused_since_s is None:
+                self._refused_since_s = time.monotonic()
+            raise
+        self._refused_since_s = None
+        if self._is_anew:
+            self._is_anew = False
+            self.client._session_callback(KeeperState.EXPIRED_SESSION)
+        return answer
+
+    def _ask(self, request: Any, timeout_s: float) -> Any:
+        """The header of the answer, the answer and its begin; while a connection is set up."""
         self._xid = (self._xid % 2147483647) + 1
-        self._submit(GetData(self.credential_path, None), timeout_s, self._xid)
-        header, buffer, offset = self._read_header(timeout_s)
+        self._submit(request, timeout_s, self._xid)
+        return self._read_header(timeout_s)
+
+    def _authenticate_as_other(self, timeout_s: float) -> None:
+        header, buffer, offset = self._ask(GetData(self.credential_path, None), timeout_s)
         if header.err:  # the node is missing, or this user may not read it
             return
         data, _ = GetData.deserialize(buffer, offset)
@@ -66,13 +135,15 @@ class NearFirst(ConnectionHandler):  # type: ignore[misc]
             self._invoke(timeout_s, Auth(0, *other), xid=AUTH_XID)
 
 
-def dial_near_first(client: KazooClient, on_granted: Callable[[], None], credential_path: str = "") -> NearFirst:
+def dial_near_first(
+    client: KazooClient, on_granted: Callable[[], None], on_less: Callable[[int, int], None], credential_path: str = ""
+) -> NearFirst:
     """Have a client that is not started yet dial so."""
     before = client._connection
     client._connection = made = NearFirst(
         client, before.retry_sleeper, logger=client.logger, sasl_options=before.sasl_options
     )
-    made.on_granted, made.credential_path = on_granted, credential_path
+    made.on_granted, made.on_less, made.credential_path = on_granted, on_less, credential_path
     return made
 
 

@@ -1,6 +1,7 @@
 """The contract of every coordination: in memory, on files, in a real ZooKeeper."""
 
 import itertools
+import shutil
 import signal
 import subprocess
 import sys
@@ -396,6 +397,32 @@ class TestZooKeeperCoordination(RealProcesses, RankContract, CoordinationContrac
         until(lambda: seen and seen[-1] == ["a"], "the news after the outage", RECONNECT_S)
         until(one.is_controller, "the election after the outage", RECONNECT_S)
         assert one.record("g") == VersionedRecord(RECORD, 1) and one.contact_age_s() < 2.0
+
+    @pytest.mark.parametrize("is_emptied", [True, False], ids=["emptied", "older copy"])
+    def test_at_a_zookeeper_that_has_less_than_was_seen_it_registers_and_stands_again(
+        self, opened, url, server, tmp_path, is_emptied
+    ):
+        opened.append(open_coordination(url.replace("timeout_s=6", "timeout_s=2")))
+        (one,), seen = opened, []
+        one.write("g", RECORD, 0)
+        server.stop()
+        shutil.copytree(server.data, tmp_path / "copy")
+        server.start()
+        until(one._has_contact, "the contact", RECONNECT_S)
+        one.register("g", "a", Registration(1, "h:1"))
+        one.stand("one")
+        one.watch("g", lambda group: seen.append(one.record(group)))
+        for version in range(1, 31):
+            one.write("g", replace(RECORD, epoch=version + 1), version)
+        until(lambda: one.is_controller() and seen and seen[-1].version == 31, "the last change")
+        server.stop()
+        shutil.rmtree(server.data)
+        if not is_emptied:
+            shutil.move(tmp_path / "copy", server.data)
+        server.start()
+        older = None if is_emptied else VersionedRecord(RECORD, 1)
+        until(lambda: one.is_controller() and seen[-1] == older, "the election", RECONNECT_S)
+        until(lambda: one.brokers("g") == {"a": Registration(1, "h:1")}, "the registration again")
 
     def test_a_place_that_was_taken_twice_counts_as_one(self, open_another):
         """A request to create a place is repeated when the connection is lost before its answer."""

@@ -1,6 +1,8 @@
 """The contract of configuration stores on a real ZooKeeper that the test starts, and the store's own behaviour there."""
 
 import itertools
+import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -15,7 +17,7 @@ from common.admin.administrator import Administrator
 from common.admin.topics import TopicSettings
 from common.clock import SystemClock
 from common.config.applying import laggards, wait_applied
-from common.config.errors import StoreDamaged, StoreUnavailable
+from common.config.errors import StoreDamaged, StoreUnavailable, UncertainWrite, VersionConflict
 from common.config.store import Change
 from common.config.view import ConfigView
 from common.config.zookeeper_options import ZooKeeperOptions
@@ -50,6 +52,22 @@ def reports(store) -> dict[str, int]:
         return {}
 
 
+def written(store, name) -> bool:
+    """Whether the topic is there now; False while the store is away."""
+    try:
+        store.put("topic", name, {"queues": 3}, 0)
+    except (StoreUnavailable, UncertainWrite, VersionConflict):
+        return name in names(store)
+    return True
+
+
+def names(store) -> list[str]:
+    try:
+        return store.names("topic")
+    except StoreUnavailable:
+        return []
+
+
 def emptied(store) -> bool:
     """Delete all nodes of the store; False when a process has made one meanwhile."""
     try:
@@ -66,6 +84,17 @@ class TestZooKeeperStore(ConfigStoreContract):
 
         def open_store():
             opened.append(ZooKeeperStore(ZooKeeperOptions(server.address, chroot)))
+            return opened[-1]
+
+        return open_store
+
+    @pytest.fixture
+    def open_short(self, opened, server):
+        """With short sessions."""
+        chroot = f"/contract/{next(CHROOTS)}"
+
+        def open_store():
+            opened.append(ZooKeeperStore(ZooKeeperOptions(server.address, chroot, session_timeout_s=2.0)))
             return opened[-1]
 
         return open_store
@@ -105,6 +134,52 @@ class TestZooKeeperStore(ConfigStoreContract):
             until(lambda: reports(store).get("proxy") == view.version, "its report")
         finally:
             view.close()
+
+    @pytest.mark.parametrize("is_emptied", [True, False], ids=["emptied", "older copy"])
+    def test_a_zookeeper_that_has_less_than_its_clients_have_seen_is_followed_again(
+        self, open_short, server, tmp_path, caplog, is_emptied
+    ):
+        """It refuses their sessions, for the last change that they have seen."""
+        store = open_short()
+        store.put_many("topic", [Change(f"t{number}", {"queues": 3}, 0) for number in range(20)])
+        view = ConfigView(open_short(), tmp_path / "snapshot", process="proxy")
+        try:
+            server.stop()
+            shutil.copytree(server.data, tmp_path / "copy")
+            server.start()
+            for number in range(30):
+                until(lambda number=number: written(store, f"u{number}"), "a change", RECONNECT_S)
+            until(lambda: view.topic("u29") and reports(store).get("proxy") == view.version, "the last one")
+            server.stop()
+            shutil.rmtree(server.data)
+            if not is_emptied:
+                shutil.move(tmp_path / "copy", server.data)
+            server.start()
+            until(lambda: view.damage, "the view to reach it", RECONNECT_S)
+            assert view.topic("u29").queues == 3
+            assert "has less than this process has seen" in caplog.text and "an older copy" in caplog.text
+            admin = Administrator(open_short(), "test")
+            saved = transfer.export_snapshot(tmp_path / "snapshot")
+            transfer.apply(admin, saved, transfer.differences(admin.store, saved, deletes=False))
+            topics.create(admin, ["after"], TopicSettings())
+            until(lambda: view.damage is None and view.topic("after"), "the restored store")
+            until(lambda: reports(store).get("proxy") == view.version and "proxy" in store.members(), "its report")
+        finally:
+            view.close()
+
+    def test_a_session_outlasts_servers_that_close_every_connection(self, open_short, server, caplog):
+        """As those without a leader do, for longer than the session's time."""
+        store = open_short()
+        store.put("topic", "t", {}, 0)
+        session, began, closed = store._connection.session, time.monotonic(), 0
+        server.stop()
+        with socket.create_server(("127.0.0.1", server.port)) as without_leader:
+            while time.monotonic() < began + 4.0 or closed < 10:
+                without_leader.accept()[0].close()
+                closed += 1
+        server.start()
+        until(lambda: store._connection.is_connected, "the connection", RECONNECT_S)
+        assert store._connection.session == session and "has less" not in caplog.text
 
     def test_two_processes_of_one_name_do_not_share_a_report(self, open_another):
         store, other = open_another(), open_another()

@@ -41,6 +41,8 @@ class ZooKeeper:
     Args:
         host: its address.
         inside: what its command is an argument of, such as `nsenter`.
+    Attributes:
+        data: its directory, to be changed while it is stopped.
     """
 
     def __init__(self, directory: Path, host: str = "127.0.0.1", inside: Sequence[str] = ()):
@@ -51,7 +53,7 @@ class ZooKeeper:
             self._java and not missing,
             f"ZooKeeper needs java and {', '.join(missing) or 'its jars'}: apt install zookeeper",
         )
-        self._directory = directory
+        self._directory, self.data = directory, directory / "data"
         self._process: subprocess.Popen[bytes] | None = None
         self.port = free_port()
         self._host, self._inside = host, inside
@@ -59,7 +61,7 @@ class ZooKeeper:
 
     def start(self) -> None:
         """Start it and return when it serves."""
-        (self._directory / "data").mkdir(parents=True, exist_ok=True)
+        self.data.mkdir(parents=True, exist_ok=True)
         config = self._directory / "zoo.cfg"
         times = "".join(TIMES.findall(PAGE.read_text()))  # as operators are told to set them
         config.write_text(CONFIG.format(times=times, directory=self._directory, host=self._host, port=self.port))
