@@ -46,7 +46,7 @@ def decide(
     if record is None:
         return _found(brokers)
     if not _living(record, brokers):
-        return _restarted(record, brokers)
+        return _older(record, brokers) or _restarted(record, brokers)
     master = _report(record, brokers, record.master)
     if master is None:
         return _promoted(version, record, brokers)
@@ -114,6 +114,19 @@ def _found(brokers: Brokers) -> Decision:
             floor=found.log,
             reason=f"broker {name} is the first of the group",
         )
+    )
+
+
+def _older(record: GroupRecord, brokers: Brokers) -> Decision | None:
+    """Nothing, when a broker has followed a later record: what this one says of the set is past."""
+    led = {name: report for name, report in _present(brokers).items() if report.log.epoch > record.epoch}
+    if not led:
+        return None
+    name, report = furthest(led)
+    return Decision(
+        sentence=f"the record of the group (epoch {record.epoch}) is older than the log of broker {name} (epoch "
+        f"{report.log.epoch}), and none reaches further: the store was put back from an older copy: make it master with "
+        f"`penstock broker switch --to {name} --force`"
     )
 
 
@@ -191,7 +204,7 @@ def _promoted(version: int, record: GroupRecord, brokers: Brokers) -> Decision:
     reports = {name: _report(record, brokers, name) for name in record.in_sync if name != record.master}
     reached = {name: report for name, report in reports.items() if report is not None}
     if not reached:
-        return _continued(record, brokers)
+        return _older(record, brokers) or _continued(record, brokers)
     if not any(each.version == version and not each.hears_master for each in reached.values()):
         return Decision()
     name, _ = furthest(reached)

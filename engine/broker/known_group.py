@@ -30,6 +30,7 @@ class KnownGroup:
         self.addresses: dict[str, str] = {}
         self._holders: dict[str, Incarnation] = {}
         self._own: set[Incarnation] = set()
+        self._is_older = False  # the record in the coordination, than the newest one
 
     def learn(self, version: int, record: GroupRecord) -> None:
         """Take the record if it is newer than all that are known."""
@@ -50,11 +51,15 @@ class KnownGroup:
         self._holders = {name: each.incarnation for name, each in brokers.items()}
         if found is not None:
             self.learn(found.version, found.record)
+        self._is_older = found is not None and self.newest != (found.version, found.record)
         self._on_news()
 
     def has_contact(self) -> bool:
-        """Whether the coordination has answered a short time ago."""
-        return self._coordination.contact_age_s() <= CONTACT_S_MAX
+        """Whether the coordination has answered a short time ago, and has no older record than this process.
+
+        One that was put back from an older copy does not show that no other broker was made master.
+        """
+        return not self._is_older and self._coordination.contact_age_s() <= CONTACT_S_MAX
 
     def is_taken(self, broker: str) -> bool:
         """Whether another process is registered as the broker, as far as the coordination has told."""

@@ -48,6 +48,15 @@ def test_no_group_begins_with_a_log_of_an_earlier_group_or_with_two_logs():
     assert decide(0, None, {"a": AWAY}).record is None
 
 
+@pytest.mark.parametrize("others", [{}, {"b": AWAY}], ids=["all have restarted", "a member is not reached"])
+def test_nobody_leads_by_a_record_that_is_older_than_a_log(others):
+    """The store was put back from an older copy: `c` has led since, and `a` is complete as far as that copy tells."""
+    complete = view(2, continues=frozenset((1, 2)))
+    assert decide(VERSION, SYNC, {"a": complete, **others}).record.master == "a"
+    found = decide(VERSION, SYNC, {"a": complete, "c": view(9, log=LogPoint(5, 900)), **others})
+    assert found.record is None and "broker switch --to c --force" in found.sentence
+
+
 def test_a_group_does_not_begin_while_a_registered_broker_is_not_reached_that_may_have_the_log():
     empty = view(log_id="", log=LogPoint(0, 0))
     found = decide(0, None, {"a": AWAY, "b": empty})

@@ -50,6 +50,26 @@ def test_nothing_is_decided_before_the_first_reports_had_time_to_come():
     assert made.decide(BOTH, heard(10.2, b=report(hears_master=False)), 10.2).record.master == "b", "it had heard all"
 
 
+def test_a_record_from_an_older_copy_of_the_store_decides_nothing_until_an_operator_has_written_another():
+    """`b` went on alone and is away; the older record has `a` in the set, whose log is complete as far as that tells."""
+    made = group(replace(SINGLE, epoch=5, master="b", in_sync={"b": 1}), VERSION + 4)
+    for found in (VersionedRecord(SYNC, VERSION), None, VersionedRecord(SYNC, VERSION)):
+        made.seen(found, 1.0)
+    again = {"a": Registration(2, "a:1")}
+    complete = heard(2.0, a=report(2, continues=frozenset((1, 2))))
+    assert group().decide(again, complete, 2.0).record.master == "a", "by that record alone"
+    step = made.decide(again, complete, 2.0)
+    assert step.record is None and step.is_news and "broker switch --to b --force" in step.sentence
+    made.seen(VersionedRecord(replace(SINGLE, epoch=4, in_sync={"a": 2}), VERSION + 1), 3.0)
+    assert made.decide(again, heard(3.0, a=report(2, version=VERSION + 1)), 3.0).sentence == ""
+    made = group(replace(SYNC, epoch=5), VERSION + 4)
+    made.seen(VersionedRecord(SYNC, VERSION), 1.0)
+    made.seen(VersionedRecord(replace(SYNC, epoch=5), VERSION + 4), 2.0)
+    assert made.decide(again, heard(2.0, a=report(2, log=LogPoint(5, 300))), 2.0).sentence != step.sentence, (
+        "the right copy"
+    )
+
+
 def test_the_time_to_join_begins_when_the_version_is_seen():
     made = group(ASYNC, VERSION - 1)
     made.seen(VersionedRecord(SEMI, VERSION), 100.0)
