@@ -82,7 +82,7 @@ def export(instance: Instance, to: Path | None, source: Path | None) -> None:
 def apply(instance: Instance, file: Any, diff: bool, deletes: bool, output: str) -> None:
     """Create and change entries until the store has those of FILE, an export (- for stdin).
 
-    A store that has lost its content is in force again afterwards: the processes follow it.
+    A store that has lost its content is in force again afterwards: the processes follow it, and need no restart.
     """
     given = transfer.parse(file.read(), file.name)
     with administration(instance, changes=not diff) as admin:
@@ -90,7 +90,10 @@ def apply(instance: Instance, file: Any, diff: bool, deletes: bool, output: str)
         restored = False if diff else transfer.apply(admin, given, changes)
     show_rows([row(each) for each in changes], ("kind", "name", "change"), output)
     if restored:
-        click.echo("The store had lost content; the processes follow it again.", err=True)
+        click.echo(
+            "The store had lost content; running processes follow it again once they have reached it: penstock config members "
+            "names them, and until then a command does not wait for them.", err=True,
+        )  # fmt: skip
     raise SystemExit(FAILED if diff and changes else 0)
 
 
