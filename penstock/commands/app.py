@@ -209,7 +209,7 @@ def quotas(instance: Instance, app: ApplicationDefinition) -> dict[str, Any]:
 
     try:
         answers = list(engines.ask_all(instance, "created", application=app.name).values())
-    except (CommandError, OSError):
+    except CommandError:
         answers = []
     shown: dict[str, Any] = {"groups_max": app.groups_max, "family_topics_max": app.family_topics_max}
     for name in ("groups", "family_topics"):

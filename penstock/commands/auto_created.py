@@ -8,10 +8,9 @@ from typing import Any
 
 import click
 
-from engine.client.admin import AdminClient, AdminError
-from engine.link.errors import LinkError
+from engine.client.admin import AdminClient
 from penstock.commands.engines import connected
-from penstock.commands.exits import CommandError, code_for_contract
+from penstock.commands.exits import CommandError
 from penstock.commands.instance import Instance
 
 PAGE = 1_000  # the engine serves nothing else while it reads a page
@@ -20,15 +19,10 @@ PAGE = 1_000  # the engine serves nothing else while it reads a page
 def auto_created(
     instance: Instance, prefix: str = "", after: str = "", limit: int | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Rows of id, name and queues by name, read page by page. Raises CommandError, OSError."""
-    try:
-        with connected(instance) as engines:
-            pages = [_pages(engine, prefix, after, limit) for engine in engines.values()]
-            yield from islice(merged(pages) if len(pages) > 1 else pages[0], limit)
-    except AdminError as error:
-        raise CommandError(f"engine: {error}", code_for_contract(error.code)) from error
-    except LinkError as error:
-        raise CommandError(f"engine: {error}") from error
+    """Rows of id, name and queues by name, read page by page. Raises CommandError."""
+    with connected(instance) as engines:
+        pages = [_pages(engine, prefix, after, limit) for engine in engines.values()]
+        yield from islice(merged(pages) if len(pages) > 1 else pages[0], limit)
 
 
 def merged(pages: Sequence[Iterator[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
@@ -53,5 +47,5 @@ def auto_created_if_reachable(instance: Instance, prefix: str) -> Iterator[str]:
     """The names of the topics that the engine has; none, and a warning, when an engine cannot be reached."""
     try:
         yield from (row["name"] for row in auto_created(instance, prefix))
-    except (CommandError, OSError) as error:
+    except CommandError as error:
         click.echo(f"warning: the engine could not be asked which topics exist: {error}", err=True)

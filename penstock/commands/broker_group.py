@@ -12,7 +12,7 @@ from common.config.placed_topics import stored_placed_topics
 from common.utc import utc
 from engine.client.admin import AdminClient, AdminError
 from engine.link.errors import LinkError
-from penstock.commands.engines import named
+from penstock.commands.engines import CommandLink, named
 from penstock.commands.exits import CONFLICT, NOT_FOUND, CommandError, CommandGroup
 from penstock.commands.instance import Instance, administration, instance_options
 from penstock.commands.output import output_option, show_one, show_rows
@@ -172,7 +172,7 @@ def accept(instance: Instance, name: str, output: str) -> None:
     places = instance.engines()
     if name not in places:
         raise CommandError(f"broker group {name}: not found: use one of {', '.join(places)}", NOT_FOUND)
-    with named(name), AdminClient(places[name], instance.admin_key(), timeout_s=TIMEOUT_S) as engine:
+    with named(name), CommandLink(name, places[name], instance.admin_key(), timeout_s=TIMEOUT_S) as engine:
         hello = engine.hello
     if len(places) > 1 and hello.broker_group != name:
         raise CommandError(

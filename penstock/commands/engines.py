@@ -5,11 +5,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from common.address import Address
 from common.contract import Code
+from common.errors import PenstockError
 from engine.client.admin import AdminClient, AdminError
 from engine.client.joined import JoinedLink
 from engine.link.errors import LinkError
-from penstock.commands.exits import CommandError, code_for_contract
+from penstock.commands.exits import UNAVAILABLE, CommandError, code_for_contract
 from penstock.commands.instance import Instance
 from penstock.commands.suggestions import did_you_mean
 
@@ -21,39 +23,83 @@ NOT_HERE = (
 )  # a broker group without a queue of the topic may not know it
 
 
+class EngineAway(PenstockError, ConnectionError):
+    """An engine is not reached, or its link broke: a ConnectionError, as it may answer later."""
+
+
+class CommandLink(AdminClient):
+    """A link whose errors name the engine. It raises EngineAway in place of OSError and LinkError."""
+
+    def __init__(self, name: str, address: tuple[str, int], admin_key: bytes, *, timeout_s: float = 5.0) -> None:
+        self._name, self._address = name, address
+        with self._named():
+            super().__init__(address, admin_key, timeout_s=timeout_s)
+
+    def send(self, op: int, payload: bytes) -> None:
+        with self._named():
+            super().send(op, payload)
+
+    def receive(self) -> tuple[int, bytes]:
+        with self._named():
+            return super().receive()
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except (LinkError, OSError) as error:
+            raise EngineAway(sentence(self._name, self._address, error)) from error
+
+
+def sentence(name: str, address: tuple[str, int], error: LinkError | OSError) -> str:
+    """What a command says of an engine that is not reached, or whose link broke."""
+    at = Address(*address)
+    if isinstance(error, LinkError):
+        return f"{_who(name)} at {at}: {str(error).removeprefix(f'engine={at}: ')}"
+    fault = error.strerror or error
+    return f"{_who(name)} at {at}: no answer: {fault}: try again once `penstock status` shows that it runs there"
+
+
+def _who(name: str) -> str:
+    return "engine" if name == "main" else f"engine of {name}"
+
+
 @contextmanager
 def connected(
     instance: Instance, timeout_s: float = 5.0, *, for_reads: bool = False
 ) -> Iterator[dict[str, AdminClient]]:
-    """Links to all engines, by the broker group's name. An unreachable engine raises a CommandError that names it.
+    """Links to all engines, by the broker group's name. Within it an engine that is not reached raises EngineAway.
+
+    The errors of engines that leave it are the command's; with UNAVAILABLE, where an engine does not answer.
 
     Args:
         for_reads: take slaves that serve reads, where there are any.
     """
-    with ExitStack() as links:
-        found = {}
-        for name, address in instance.engines(for_reads=for_reads).items():
-            with named(name):
-                found[name] = links.enter_context(AdminClient(address, instance.admin_key(), timeout_s=timeout_s))
-        yield found
+    key = instance.admin_key()
+    with named("main"), ExitStack() as links:
+        yield {
+            name: links.enter_context(CommandLink(name, address, key, timeout_s=timeout_s))
+            for name, address in instance.engines(for_reads=for_reads).items()
+        }
 
 
 @contextmanager
 def named(name: str) -> Iterator[None]:
     """Turn an engine's errors into the command's: one line that begins with the broker group."""
-    who = "engine" if name == "main" else f"engine of {name}"
     try:
         yield
     except AdminError as error:
-        raise CommandError(f"{who}: {error}", code_for_contract(error.code)) from error
-    except (LinkError, OSError) as error:
-        raise CommandError(f"{who}: {error}") from error
+        raise CommandError(f"{_who(name)}: {error}", code_for_contract(error.code)) from error
+    except EngineAway as error:
+        raise CommandError(str(error), UNAVAILABLE) from error
+    except LinkError as error:
+        raise CommandError(f"{_who(name)}: {error}", UNAVAILABLE) from error
 
 
 @contextmanager
 def joined(instance: Instance, timeout_s: float = 5.0) -> Iterator["AdminClient | JoinedLink"]:
     """All engines as one, for queries of stored messages. Their errors become the command's."""
-    with connected(instance, timeout_s, for_reads=True) as engines, named("main"):
+    with connected(instance, timeout_s, for_reads=True) as engines:
         try:
             yield (
                 JoinedLink(engines, instance.placed_topics(engines))

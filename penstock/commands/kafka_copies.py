@@ -89,7 +89,7 @@ def both_sides(
 
     In this order: a copy that goes on meanwhile would seem to be beyond an earlier end of a partition.
     """
-    with engines.connected(instance) as links, engines.named("main"):
+    with engines.connected(instance) as links:
         found = QueueLinks(copy.topic, links)
         states = found.states(range(copy.topic.queues))
         try:

@@ -14,7 +14,6 @@ from common.kafka.errors import KafkaRefusal
 from common.kafka.records import Partition
 from common.utc import utc
 from engine.client.admin import AdminError
-from engine.link.errors import LinkError
 from migration.entries import PlanStore
 from migration.group_positions import GroupPositions, TranslatedPosition
 from migration.journals import journal_facts
@@ -26,7 +25,7 @@ from migration.returned_positions import EngineProgress, ReturnedPosition, Retur
 from migration.topic_sides import TopicSides
 from penstock.commands import engines
 from penstock.commands.confirming import confirm, yes_option
-from penstock.commands.exits import CONFLICT, NOT_FOUND, Command, CommandError, code_for_contract
+from penstock.commands.exits import CONFLICT, NOT_FOUND, Command, CommandError
 from penstock.commands.instance import Instance, administration, instance_options, note
 from penstock.commands.migrate.work import OpenedKafka, opened_kafka
 from penstock.commands.output import output_option, show_rows
@@ -82,17 +81,12 @@ def command(
             raise CommandError(f"plan {plan}: it has no topic {topic}", NOT_FOUND)
         _check_recipe(planned, name)
         with opened_kafka(admin, planned.cluster) as kafka, engines.connected(instance, LINK_S) as links:
-            try:
-                engine = EnginePositions(links, stored_placed_topics(admin.store))
-                move = _Move(name, planned, kafka, engine, [])
-                move.rows.extend((_to_kafka if side == KAFKA else _to_engine)(admin, move, names))
-                _check_journals(admin, names)
-                if applies:
-                    _apply(move, side, names, yes)
-            except AdminError as error:
-                raise CommandError(f"engine: {error}", code_for_contract(error.code)) from error
-            except (LinkError, OSError) as error:
-                raise CommandError(f"engine: {error}") from error
+            engine = EnginePositions(links, stored_placed_topics(admin.store))
+            move = _Move(name, planned, kafka, engine, [])
+            move.rows.extend((_to_kafka if side == KAFKA else _to_engine)(admin, move, names))
+            _check_journals(admin, names)
+            if applies:
+                _apply(move, side, names, yes)
     if applies:
         for each in names:
             own = [row for row in move.rows if row["topic"] == each]

@@ -13,8 +13,6 @@ from common.admin.administrator import Administrator
 from common.clock import SystemClock
 from common.config.placed_topics import stored_placed_topics
 from common.kafka.base import KafkaProducer
-from engine.client.admin import AdminError
-from engine.link.errors import LinkError
 from migration.describe import rows
 from migration.entries import PlanEntry, PlanStore
 from migration.journals import journal_facts, note_compared, ranges_to_compare
@@ -28,7 +26,7 @@ from migration.states import PlanStep
 from migration.sub_steps.copying import LAG
 from migration.sub_steps.registry import GATES
 from penstock.commands import engines
-from penstock.commands.exits import FAILED, Command, CommandError, code_for_contract
+from penstock.commands.exits import FAILED, UNAVAILABLE, Command, CommandError
 from penstock.commands.instance import Instance, administration, instance_options
 from penstock.commands.migrate.work import (
     DRY_RUN_COLUMNS,
@@ -170,10 +168,10 @@ def opened_check(
                 ),
                 kafka,
             )
-        except AdminError as error:
-            raise CommandError(f"engine: {error}", code_for_contract(error.code)) from error
-        except (LinkError, OSError) as error:
-            raise CommandError(f"engine: {error}") from error
+        except engines.EngineAway:
+            raise
+        except OSError as error:  # exit code 1 would say that the sides differ
+            raise CommandError(f"temporary files of the comparison: {error}", UNAVAILABLE) from error
 
 
 def _repair(

@@ -16,7 +16,6 @@ from common.config.placed_topics import stored_placed_topics
 from common.kafka.base import ClusterAdmin, KafkaProducer, PartitionReader, ProducerOptions, ReaderOptions
 from common.kafka.errors import KafkaFault
 from common.kafka.group_admin import GroupAdmin
-from engine.client.admin import AdminError
 from kafka_bridge.connecting import FollowedConnection, connection_of, driver_of
 from migration.deployment import Deployment
 from migration.describe import groups_back, rows
@@ -28,7 +27,7 @@ from migration.run import CourseRun
 from migration.sub_steps.registry import GATES
 from migration.tails import CopyTails
 from penstock.commands import engines
-from penstock.commands.exits import UNAVAILABLE, Command, CommandError, code_for_contract
+from penstock.commands.exits import UNAVAILABLE, Command, CommandError
 from penstock.commands.instance import Instance, administration, instance_options
 from penstock.commands.output import output_option, show_one, show_rows
 
@@ -103,13 +102,10 @@ def deployment_of(
         opened_kafka(admin, plan.cluster) as kafka, engines.connected(instance) as links,
         closing(CopyTails(kafka.reader)) as tails,
     ):  # fmt: skip
-        try:
-            engine = EnginePositions(links, stored_placed_topics(admin.store))
-            yield Deployment(
-                admin, plan, kafka, engine, progress, tails, open_reader=kafka.reader, open_groups=kafka.groups
-            )  # fmt: skip
-        except AdminError as error:
-            raise CommandError(f"engine: {error}", code_for_contract(error.code)) from error
+        engine = EnginePositions(links, stored_placed_topics(admin.store))
+        yield Deployment(
+            admin, plan, kafka, engine, progress, tails, open_reader=kafka.reader, open_groups=kafka.groups
+        )  # fmt: skip
 
 
 def perform(instance: Instance, name: str, command: str, accepted: Sequence[str], dry_run: bool, output: str) -> None:

@@ -44,6 +44,8 @@ def engines(monkeypatch):
 
     monkeypatch.setattr("penstock.commands.broker_group.AdminClient", FakeAdminClient)
     monkeypatch.setattr("penstock.commands.instance.AdminClient", FakeAdminClient)
+    accepted = "penstock.commands.broker_group.CommandLink"
+    monkeypatch.setattr(accepted, lambda name, address, key, timeout_s: FakeAdminClient(address, key, timeout_s))
     return found
 
 
