@@ -15,20 +15,20 @@ from consumer_proxy.pull._reply_fields cimport REPLY_FIELDS_SIZE, ReplyKey, find
 from common.wire._skip cimport be32, le16, le32, le64, put_be32, put_be64, skip_value
 
 from engine.link.constants cimport (
-    ASSIGNED_ID_SIZE, PIECE_SIZE, RECEIPT_SIZE, RECORD_HAS_ID, RECORD_HAS_SOURCE_OFFSET,
+    ASSIGNED_ID_SIZE, CODE_INVALID, PIECE_SIZE, RECEIPT_SIZE, RECORD_HAS_ID, RECORD_HAS_SOURCE_OFFSET,
     RECORD_HAS_TRAILER, RECORD_HEAD_SIZE, REPLY_TOKEN_SIZE, SOURCE_OFFSET_SIZE, TOKEN_SIZE,
 )
 
-from consumer_proxy.pull.reply_format import ACK_SENTENCES, ACK_SENTENCES_MAX
-from consumer_proxy.pull.reply_format import REFUSED as REFUSED_FLAG
+from consumer_proxy.pull import reply_format
 from engine.link.errors import PayloadError
 
 cdef enum:
     FIXED_MAX = 95                  # receipt to stored_at_ms of a Delivery, with a receipt
 
 cdef uint32_t LOCAL = 0x80000000
-cdef int REFUSED = REFUSED_FLAG
-cdef int sentences_max = ACK_SENTENCES_MAX
+cdef dict ACK_SENTENCES = reply_format.ACK_SENTENCES
+cdef int REFUSED = reply_format.REFUSED, OF_ENGINE = reply_format.OF_ENGINE
+cdef int sentences_max = reply_format.ACK_SENTENCES_MAX
 cdef bytes NO_RECEIPT = bytes(TOKEN_SIZE)
 cdef const unsigned char* no_receipt = <const unsigned char*> PyBytes_AS_STRING(NO_RECEIPT)
 cdef const unsigned char* HEX = <const unsigned char*> b"0123456789abcdef"
@@ -275,18 +275,19 @@ cdef class Results:
     cdef uint64_t size
 
     cdef int code_of(self, uint32_t answer) except -1:
+        cdef int code
         if answer & LOCAL:
             return answer & 0xffff
         if answer >= self.codes_room:
             raise PayloadError(f"no code for ack range {answer}")
-        return le16(self.codes + 2 * <uint64_t> answer)
+        code = le16(self.codes + 2 * <uint64_t> answer)
+        return code | OF_ENGINE if code == CODE_INVALID else code
 
     cdef int measure(self) except -1:
         cdef Py_ssize_t i
         cdef int code
         cdef uint64_t count, bad = 0, told
-        self.acks = 0
-        self.size = 0
+        self.acks = self.size = 0
         for i in range(self.run_count):
             count = le32(self.runs + 8 * i)
             code = self.code_of(le32(self.runs + 8 * i + 4))
@@ -308,9 +309,8 @@ cdef class Results:
         for i in range(self.run_count):
             count = le32(self.runs + 8 * i)
             code = self.code_of(le32(self.runs + 8 * i + 4))
-            told = 0
+            told = text_size = 0
             text = NULL
-            text_size = 0
             if code != 0:
                 told = min(count, sentences_max - bad)
                 bad += told
@@ -318,7 +318,7 @@ cdef class Results:
                 if sentence is not None:
                     text = <const unsigned char*> PyBytes_AS_STRING(sentence)
                     text_size = len(<bytes> sentence)
-            p = put_results(p, <uint32_t> (code & ~REFUSED), count, told, text, <uint32_t> text_size)
+            p = put_results(p, <uint32_t> (code & ~(REFUSED | OF_ENGINE)), count, told, text, <uint32_t> text_size)
         return p
 
 

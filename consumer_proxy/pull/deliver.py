@@ -4,9 +4,10 @@ import struct
 from typing import NamedTuple
 
 from common.reply_token import bind_token
-from consumer_proxy.pull.reply_format import ACK_SENTENCES, ACK_SENTENCES_MAX, LOCAL, REFUSED, RUN
+from consumer_proxy.pull.reply_format import ACK_SENTENCES, ACK_SENTENCES_MAX, LOCAL, OF_ENGINE, REFUSED, RUN
 from consumer_proxy.pull.skip import STRING, fields
 from consumer_proxy.response_fields import SOURCE_HEAD
+from engine.link.codes import INVALID
 from engine.link.errors import PayloadError
 from engine.link.pieces import AnswerPiece, read_pieces
 from engine.link.receipt import NO_TOKEN, encode_receipt, queue_of_token
@@ -166,7 +167,7 @@ def _results(codes: bytes, runs: bytes) -> tuple[bytes, int]:
     for count, answer in RUN.iter_unpack(runs[: len(runs) // RUN.size * RUN.size]):
         code = _code_of(codes, answer)
         acks += count
-        plain = b"\x08\x00\x01" + struct.pack(">I", code & ~REFUSED)
+        plain = b"\x08\x00\x01" + struct.pack(">I", code & ~(REFUSED | OF_ENGINE))
         sentence = ACK_SENTENCES.get(code)
         with_sentence = min(count, ACK_SENTENCES_MAX - told) if code else 0
         told += with_sentence
@@ -182,4 +183,5 @@ def _code_of(codes: bytes, answer: int) -> int:
         return answer & 0xFFFF
     if 2 * answer + 2 > len(codes):
         raise PayloadError(f"no code for ack range {answer}")
-    return int.from_bytes(codes[2 * answer : 2 * answer + 2], "little")
+    code = int.from_bytes(codes[2 * answer : 2 * answer + 2], "little")
+    return code | OF_ENGINE if code == INVALID else code

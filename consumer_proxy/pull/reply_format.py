@@ -30,7 +30,7 @@ ACK_SENTENCES_MAX = 1000
 """Sentences per reply. They cost far more than codes, and a batch of bad acknowledgements may be huge."""
 
 ACK_SENTENCES = {
-    100: b"verdict: 0 to 3; delay_ms: at least 0; EXTEND: for at most 12 hours",
+    100: b"verdict: 0 to 4; delay_ms: at least 0; EXTEND: for at most 12 hours",
     106: b"the receipt is unknown, or its message was redelivered meanwhile",
     203: b"the acknowledgement did not reach the engine: send it again with the next pull",
     205: b"the engine's disk is full: send the acknowledgement again with the next pull",
@@ -40,6 +40,13 @@ ACK_SENTENCES = {
 
 REFUSED = 0x4000
 """Added to the code of an ack that was not looked at, because its pull was refused before. Not sent."""
+
+OF_ENGINE = 0x2000
+"""Added to INVALID of the engine: the proxy has checked verdict and delay before. Not sent."""
+
+ACK_SENTENCES[OF_ENGINE | Code.INVALID] = (
+    b"a dead letter cannot be rejected, as it is one already: use DONE to drop it, RETRY to have it again"
+)
 
 ACK_SENTENCES |= {
     REFUSED | code: b"not looked at, because the pull was refused: its own error says why"

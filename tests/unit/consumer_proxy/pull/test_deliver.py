@@ -19,6 +19,7 @@ from consumer_proxy.pull.reply_format import (
     RUN,
 )
 from consumer_proxy.response_fields import source_row
+from engine.link.acknowledgement import RELEASE
 from engine.link.errors import PayloadError
 from tests.unit.consumer_proxy.contract import decode_reply, encode
 from tests.unit.consumer_proxy.pieces import answer, piece, pieces_at, receipt, record, token
@@ -137,6 +138,13 @@ def test_ack_codes_come_back_one_per_ack_in_order(twin):
     results = decode_reply(frame)[1].ack_results
     assert [r.code for r in results] == [0, 0, 0, 106, 106, 106]
     assert [bool(r.error) for r in results] == [False] * 3 + [True] * 3
+
+
+def test_a_bad_verdict_and_the_rejection_of_a_dead_letter_get_sentences_of_their_own(twin):
+    frame, *_ = reply(twin, [], codes=(100,), runs=RUN.pack(1, LOCAL | 100) + RUN.pack(1, 0))
+    bad, letter = decode_reply(frame)[1].ack_results
+    assert (bad.code, letter.code) == (100, 100)
+    assert bad.error.startswith(f"verdict: 0 to {RELEASE};") and "a dead letter cannot be rejected" in letter.error
 
 
 def test_only_the_first_bad_acks_get_a_sentence(twin):
