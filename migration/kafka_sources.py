@@ -16,6 +16,7 @@ from common.quoting import quoted
 from engine.link.copy import SourceState
 from kafka_bridge.copy_in.core import Halt, PartitionBounds, first_step
 from kafka_bridge.source_identity import source_of
+from migration.sub_steps.sub_step import shown
 
 
 class SourcesSeen(NamedTuple):
@@ -70,12 +71,15 @@ class KafkaSources:
                 f"{where}: it was deleted and made again since the change of its sides (topic id {topic.id}, then "
                 f"{cut.kafka_topic_id}): what Kafka had then is not there"
             )
-        for partition, row in enumerate(rows):
-            source = source_of(seen.cluster_id, topic, partition)
-            if row.number and row.source != source:
-                step = first_step(name, Partition(name, partition), row, source, PartitionBounds(0, row.next), 0)
-                return step.sentence if isinstance(step, Halt) else ""
-        return ""
+        sources = [source_of(seen.cluster_id, topic, partition) for partition in range(len(rows))]
+        found = [str(number) for number, row in enumerate(rows) if row.number and row.source != sources[number]]
+        if not found:
+            return ""
+        partitions = f"partition{'s' if len(found) > 1 else ''} {shown(found)}"
+        return (
+            f"kafka topic {quoted(name)} {partitions}: the topic was deleted and made again, or belongs to another cluster: "
+            f"copy the new one by `penstock kafka accept {name} --reason TEXT`"
+        )
 
     def losses(
         self, name: str, seen: SourcesSeen, rows: Sequence[SourceState], ends: Sequence[int]

@@ -219,7 +219,7 @@ def padded(ends: tuple[int, ...], queues: int) -> tuple[int, ...]:
 def source_faults(rows: Sequence[SourceState]) -> tuple[str, ...]:
     """Why a copy cannot be trusted to be whole."""
     return tuple(
-        f"queue {queue}: its source was accepted {state.number} times, the last time because: {state.sources[-1].reason}"
+        f"queue {queue}: sources accepted after its first: {state.number - 1:,}, the last because: {state.sources[-1].reason}"
         for queue, state in enumerate(rows)
         if len({each.source for each in state.sources}) > 1
     )

@@ -47,7 +47,10 @@ def _lag(facts: Facts, rules: Rules) -> str | None:
 
 def _faults(facts: Facts, rules: Rules) -> str:
     found = [f"{name}: {fault}" for name, each in facts.topics.items() for fault in each.faults]
-    return "" if SOURCE in rules.accepted else "; ".join(found[:SHOWN_MAX])
+    if not found or SOURCE in rules.accepted:
+        return ""
+    more = f"; and {len(found) - SHOWN_MAX:,} more" if len(found) > SHOWN_MAX else ""
+    return f"{'; '.join(found[:SHOWN_MAX])}{more}: compare both sides, then use --accept {SOURCE} to go on"
 
 
 def _gates(state: PlanState, facts: Facts, rules: Rules) -> Answer:

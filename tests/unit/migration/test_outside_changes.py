@@ -54,6 +54,12 @@ def test_a_topic_that_was_made_again_is_refused_by_both_its_sources(world, comma
     refused(world, command, "deleted and made again", accepted=("source", "lag", "counts"))
 
 
+def test_the_refusal_of_a_topic_that_was_made_again_names_all_partitions_and_a_command_for_all(world):
+    go(world, "start")
+    world.kafka_ids["pay"] = OTHER
+    refused(world, "verify", "pay.* partitions 0, 1: .* copy the new one by `penstock kafka accept pay --reason TEXT`")
+
+
 @pytest.mark.parametrize("command", ["verify", "cut"])
 def test_a_topic_that_is_gone_or_hidden_from_the_user_is_refused(world, command):
     go(world, "start", *["verify"] * (command == "cut"))

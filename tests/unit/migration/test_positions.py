@@ -97,7 +97,7 @@ def test_the_end_is_asked_before_the_stable_end_which_is_never_above_it():
     assert asked == [END, STABLE_END] and (found.stable["a"], found.ends["a"]) == ((1, 0), (1, 0))
 
 
-def test_a_queue_with_two_sources_is_told_with_the_last_reason():
+def test_a_queue_with_two_sources_is_told_with_those_after_the_first_and_the_last_reason():
     assert source_faults([state(1), state(1)]) == ()
     (told,) = source_faults([state(1), state(1, sources=2)])
-    assert told == "queue 1: its source was accepted 2 times, the last time because: reason 1"
+    assert told == "queue 1: sources accepted after its first: 1, the last because: reason 1"

@@ -102,7 +102,8 @@ def test_records_of_open_transactions_do_not_count_for_the_lag_and_stop_the_cut(
 def test_a_source_that_was_replaced_is_refused_unless_it_is_accepted():
     doubtful = facts(replace(OWN, faults=("queue 0: accepted twice",)))
     given_up = decide(at("verify", "caught_up"), doubtful, RULES)
-    assert (given_up.state.course, given_up.state.reason) == (UNFENCE, "orders: queue 0: accepted twice")
+    told = "orders: queue 0: accepted twice: compare both sides, then use --accept source to go on"
+    assert (given_up.state.course, given_up.state.reason) == (UNFENCE, told)
     accepted = replace(RULES, accepted=frozenset(["source"]))
     assert decide(at("verify", "caught_up"), doubtful, accepted).state.course == ""
 
