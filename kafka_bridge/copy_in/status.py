@@ -19,14 +19,15 @@ class PartitionStatus(NamedTuple):
     Attributes:
         next: the offset after the last copied record.
         behind: greatest number of records that are not copied. Control records, those of aborted transactions and gaps
-            count, so it may stay above 0 where nothing is left to copy.
+            count, so it may stay above 0 where nothing is left to copy. None: not known, as the offsets that were copied
+            belong to other records than those that Kafka has now.
         waits_for: what the copy of this partition waits for; empty: for new records only.
     """
 
     partition: int
     next: int
     end: int
-    behind: int
+    behind: int | None
     waits_for: str
 
 
@@ -71,14 +72,16 @@ def status_of(topic: str, kafka: KafkaSide, states: dict[int, SourceState]) -> l
         step = first_step(topic, Partition(kafka.topic.name, number), state, source, bounds, 0)
         assert not isinstance(step, Begin)
         stable = kafka.stable_ends[number]
+        behind: int | None = max(0, bounds.end - state.next)
         waits_for = ""
         if isinstance(step, Halt):
             waits_for = step.sentence
+            behind = behind if state.source == source and state.next <= bounds.end else None
         elif state.next >= stable < bounds.end:
             waits_for = f"an open transaction of a producer: records from offset {stable:,} on are not committed"
         elif state.next < stable:
             waits_for = f"up to {stable - state.next:,} {TO_BE_COPIED}"
-        found.append(PartitionStatus(number, state.next, bounds.end, max(0, bounds.end - state.next), waits_for))
+        found.append(PartitionStatus(number, state.next, bounds.end, behind, waits_for))
     return found
 
 

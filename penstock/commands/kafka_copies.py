@@ -107,7 +107,9 @@ def status(instance: Instance, copy: CopyDefinitionFound) -> list[PartitionStatu
     """The state of the copy of each partition. Raises CommandError: a side does not answer."""
     with both_sides(instance, copy) as (_, states, side):
         found = status_of(copy.topic.name, side, states)
-    behind = {each.partition: each for each in found if 0 < each.behind <= LOOKED_THROUGH_MAX and is_behind(each, side)}
+    behind = {
+        each.partition: each for each in found if 0 < (each.behind or 0) <= LOOKED_THROUGH_MAX and is_behind(each, side)
+    }
     positions = {Partition(copy.kafka_topic, number): each.next for number, each in behind.items()}
     ends = {each: side.stable_ends[each.number] for each in positions}
     if not positions:
@@ -142,7 +144,9 @@ def shown_status(instance: Instance, admin: Administrator, topic: TopicDefinitio
         return {"copy": f"unknown: {error}"}
     waits = [f"partition {each.partition}: {each.waits_for}" for each in found if each.waits_for]
     more = f" (and {len(waits) - 1} more partitions)" if len(waits) > 1 else ""
-    return {"copy": waits[0] + more if waits else "up to date", "copy_behind": sum(each.behind for each in found)}
+    behind = [each.behind for each in found if each.behind is not None]
+    is_known = len(behind) == len(found)
+    return {"copy": waits[0] + more if waits else "up to date", "copy_behind": sum(behind) if is_known else None}
 
 
 def accept(

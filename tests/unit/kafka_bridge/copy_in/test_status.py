@@ -53,6 +53,12 @@ def test_a_copy_that_has_not_begun_or_has_stopped_says_why():
     assert "it begins at 25" in only(side(25, 30, 30), state(20)).waits_for
 
 
+def test_of_a_copy_whose_offsets_belong_to_other_records_it_is_not_known_how_far_it_is_behind():
+    assert only(side(0, 10, 10), state(20, ForeignSource(b"cluster/other", 0))).behind is None
+    assert only(side(0, 10, 10), state(20)).behind is None, "Kafka has lost records"
+    assert only(side(25, 30, 30), state(20)).behind == 10, "a bound, as for any copy"
+
+
 def test_a_source_fits_the_engines_identity():
     assert len(source_of("x" * 22, TOPIC, 0).identity) <= 64
 
