@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from common.utc import utc
 from migration.drawing import Span, lines, time_line
 from migration.entries import Happening, PlanEntry
-from migration.facts import Facts
+from migration.facts import IN_ENGINE, Facts
 
 TIME_LINE, RATES, LAG = "time-line.svg", "rates.svg", "lag.svg"
 CHECK_COLUMNS = ("topic", "kafka", "engine", "windows", "differing", "missing_in_engine", "missing_in_kafka",
@@ -40,12 +40,12 @@ class Sample(NamedTuple):
 def sample_of(facts: Facts, at_s: float) -> Sample:
     """A sample of the plan's topics."""
     topics = list(facts.topics.values())
-    behind = [each.behind_in for each in topics]
+    behind = [each.behind_in for each in topics if each.home != IN_ENGINE]
     returned = [each.behind_out for each in topics if each.is_moved and each.has_copy_out]
     return Sample(
         at_s, sum(sum(each.kafka_ends) for each in topics),
         sum(sum(each.copied_in) for each in topics) if all(each.copied_in for each in topics) else None,
-        sum(sum(each.engine_ends) for each in topics), _sum(behind), _sum(returned) if returned else None,
+        sum(sum(each.engine_ends) for each in topics), _sum(behind) if behind else None, _sum(returned) if returned else None,
         sum(len(each.faults) + len(each.late_queues) for each in topics),
     )  # fmt: skip
 

@@ -17,7 +17,7 @@ from migration.sub_steps.errors import rate_of, told
 from migration.sub_steps.sub_step import SHOWN_MAX
 from penstock.commands.exits import Command, CommandError
 from penstock.commands.instance import Instance, administration, instance_options
-from penstock.commands.migrate.work import ago, deployment_of, total_behind
+from penstock.commands.migrate.work import ago, behind_in, deployment_of, total_behind
 from penstock.commands.output import is_for_scripts, output_option, show_one, show_rows
 
 PLAN_COLUMNS = ("plan", "step", "course", "sub_step", "since", "topics", "operator")
@@ -154,7 +154,7 @@ def _topic_row(name: str, topic: TopicFacts) -> dict[str, Any]:
         "topic": name, "home": topic.home or "none", "secondary": topic.secondary or None,
         "fenced": "yes" if topic.fence else "no",
         "kafka_end": sum(topic.kafka_ends), "copied": sum(topic.copied_in) if topic.copied_in else None,
-        "behind": None if topic.secondary else topic.behind_in,
+        "behind": behind_in(topic),
         "engine_end": sum(topic.engine_ends) if topic.engine_ends else None,
         "kafka_got": sum(kafka for kafka, _ in topic.written) if topic.written else None,
         "engine_got": sum(engine for _, engine in topic.written) if topic.written else None,

@@ -20,7 +20,7 @@ from kafka_bridge.connecting import FollowedConnection, connection_of, driver_of
 from migration.deployment import Deployment
 from migration.describe import groups_back, rows
 from migration.entries import PlanEntry, PlanStore
-from migration.facts import Facts
+from migration.facts import IN_ENGINE, Facts, TopicFacts
 from migration.plan import MigrationPlan
 from migration.positions import EnginePositions
 from migration.run import CourseRun
@@ -175,6 +175,16 @@ def ago(at_ms: int) -> str:
 
 
 def total_behind(facts: Facts) -> int | None:
-    """Records that the copies into the engine lack, over all topics that are copied; None: unknown."""
-    each = [topic.behind_in for topic in facts.topics.values() if not topic.secondary]
-    return None if None in each else sum(behind or 0 for behind in each)
+    """Records that the copies into the engine lack, over all topics that are copied; None: unknown, or none is."""
+    found = [behind_in(topic) for topic in facts.topics.values() if is_copied_in(topic)]
+    return None if not found or None in found else sum(behind or 0 for behind in found)
+
+
+def is_copied_in(topic: TopicFacts) -> bool:
+    """Whether what Kafka has is to come into the engine. Since the cut Kafka has copies of the engine's own messages."""
+    return not topic.secondary and topic.home != IN_ENGINE
+
+
+def behind_in(topic: TopicFacts) -> int | None:
+    """Records of Kafka that the engine is to get; None: unknown, or it is to get none."""
+    return topic.behind_in if is_copied_in(topic) else None

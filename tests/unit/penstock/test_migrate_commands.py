@@ -9,11 +9,13 @@ from common.clock import SystemClock
 from common.config import open_store
 from common.contract import Code
 from migration.entries import PlanStore, remove_mark, set_mark
-from migration.facts import WaitingCopies
+from migration.facts import IN_ENGINE, IN_KAFKA, Facts, TopicFacts, WaitingCopies
 from migration.plan import DOUBLE_READ, RECIPES, parse_plan
 from migration.recipes.course import COMMANDS
 from migration.recipes.registry import courses_of
-from penstock.commands.migrate.status import divergence_rows
+from migration.report import sample_of
+from penstock.commands.migrate.status import divergence_rows, topic_rows
+from penstock.commands.migrate.work import total_behind
 from tests.unit.penstock.test_admin_commands import run  # noqa: F401
 from tests.unit.producer_proxy.journal.side import DualDesk
 
@@ -61,6 +63,14 @@ def test_what_one_side_lacks_is_a_row_per_queue_with_the_first_ids_and_the_topic
     assert rows == [(1, "a, c", 30), (None, "b", 30)]
     (row,) = divergence_rows(WaitingCopies("producer_proxy@x", "*", 4))
     assert (row["topic"], row["first_ids"], row["waiting"]) == ("*", "", 4)
+
+
+def test_what_kafka_has_of_the_engines_own_messages_is_not_behind():
+    cut = TopicFacts(home=IN_ENGINE, is_moved=True, kafka_ends=(988,), copied_in=(644,), has_copy_out=True)
+    copied = TopicFacts(home=IN_KAFKA, kafka_ends=(30,), copied_in=(28,))
+    assert [each["behind"] for each in topic_rows(Facts({"a": cut, "b": copied}))] == [None, 2]
+    assert [total_behind(Facts(topics)) for topics in ({"a": cut}, {"a": cut, "b": copied})] == [None, 2]
+    assert sample_of(Facts({"a": cut}), 0.0).behind_in is None
 
 
 def test_the_status_of_all_plans_is_a_table_json_or_yaml(run, stored):  # noqa: F811
