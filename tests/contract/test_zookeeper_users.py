@@ -259,7 +259,9 @@ class Hello:
 
 def test_a_proxy_checks_engines_by_their_records_and_records_none(admin, users, caplog):
     EngineRecords(admin.store, SystemClock()).note("g", "aa", 5)
-    records = EngineRecords(users.open_proxy(), SystemClock())
+    proxy = users.open_proxy()
+    until(lambda: proxy.unavailable_since_ms is None, "it is connected with its users")
+    records = EngineRecords(proxy, SystemClock())
     assert records.admits("g", Hello()) is None and admin.store.get("engine", "g").value["position"] == 5
     EngineRecords(admin.store, SystemClock()).note("h", "bb", 5)
     other = Hello()
@@ -407,9 +409,9 @@ def test_commands_name_the_users_show_them_and_find_and_mend_what_differs(users,
     assert change["new"] == {"writes": ["penstock"], "reads": ["proxies"]}
     (found,) = access(f"zookeeper://{users.writer.hosts}{users.chroot}?auth_file={users.writer.auth_file}")
     assert (found.state, found.words) == ("ok", "1 users may change it, 1 may read it and report")
-    client = users.open(users.writer)._client
-    client.ensure_path(users.chroot)
-    client.set_acls(f"{users.chroot}/topic", OPEN_ACL_UNSAFE)
+    store = users.open(users.writer)
+    assert store.get("topic", "orders")  # it is connected
+    store._client.set_acls(f"{users.chroot}/topic", OPEN_ACL_UNSAFE)
     (found,) = access(f"zookeeper://{users.writer.hosts}{users.chroot}?auth_file={users.writer.auth_file}")
     assert found.state == "missing" and f"{users.chroot}/topic" in found.words
     run("config", "verify", code=1)
