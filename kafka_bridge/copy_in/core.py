@@ -12,6 +12,7 @@ from common.quoting import quoted
 from engine.link.batch import encode_packed_batch
 from engine.link.codes import OK
 from engine.link.copy import Copied, CopyPart, ForeignSource, SourceState
+from kafka_bridge.copy_in.last_copied import LastCopied
 from kafka_bridge.copy_in.native import PackTarget, pack
 
 BATCH_BYTES_MAX = 1 << 20
@@ -92,18 +93,21 @@ class PartitionCopy:
     Args:
         state: of the queue, whose source is `source`.
         remedy: what to do about a record that cannot be copied, with {topic}, {number} of the partition and {offset}.
+        last: reading begins at this record, which has to be what Kafka has there; None: it begins at the next offset.
     Attributes:
         position: where reading continues; records that are not copied move it, too.
         stored, skipped: records since the beginning.
-        fault: why the record at the front cannot be copied; empty: it can.
+        fault: why nothing more can be copied, for example the record at the front; empty: it can.
     """
 
     def __init__(
-        self, partition: Partition, source: ForeignSource, state: SourceState, target: PackTarget, remedy: str = ""
-    ) -> None:
+        self, partition: Partition, source: ForeignSource, state: SourceState, target: PackTarget, remedy: str = "",
+        last: LastCopied | None = None,
+    ) -> None:  # fmt: skip
         self.partition, self._source, self._target = partition, source, target
         self.topic_id, self.number, self.next = state.topic_id, state.number, state.next
-        self.position = state.next
+        self.position = state.next if last is None else last.offset
+        self._last = last
         self.stored = self.skipped = 0
         self.fault = ""
         self._remedy = remedy or LEFT_OUT
@@ -127,9 +131,22 @@ class PartitionCopy:
 
     def take(self, records: Records) -> None:
         """Take a fetch that follows the one before."""
+        first = self._passed_last(records) if self._last is not None else 0
         self.position = records.next_offset
-        if records.offsets and not self.fault:
+        if len(records.offsets) > first and not self.fault:
+            self._first = first or self._first
             self._fetched.append(records)
+
+    def _passed_last(self, records: Records) -> int:
+        """The index behind the record that was copied last, which begins the first fetch; a fault: it does not."""
+        assert self._last is not None
+        if not records.offsets and records.next_offset <= self._last.offset:
+            return 0
+        if records.offsets and self._last.is_at(records, 0, self._target.kafka_topic_id):
+            self._last = None
+            return 1
+        self.fault = self._last.loss(self._target.topic.decode(), self.partition)
+        return 0
 
     def part(self) -> CopyPart | None:
         """The next part to append, which must be settled before another one; None: there is none."""

@@ -14,6 +14,7 @@ from engine.link.codes import OK, UNKNOWN_TOPIC
 from engine.link.copy import Copied, CopyPart, ForeignSource, SourceState
 from engine.link.operations import TOPIC
 from engine.link.topic import encode_topics
+from kafka_bridge.copy_in.last_copied import LastCopied, last_copied
 
 START_REASON = "the copy began"
 PASSED_REASON = "Kafka has deleted what was read and had nothing to copy"
@@ -69,6 +70,10 @@ class EngineQueues:
         """How far the sources of a group's queues are copied. Raises AdminError, OSError, LinkError."""
         found = copied.states(self._links[group], [(self._topic, queue) for queue in queues])
         return dict(zip(queues, found, strict=True))
+
+    def last_copied(self, group: str, states: Mapping[int, SourceState]) -> dict[int, LastCopied]:
+        """The last record that was copied into queues of a group. Raises AdminError, OSError, LinkError."""
+        return last_copied(self._links[group], self._topic, states)
 
     def begin(self, group: str, queue: int, source: ForeignSource, start: int) -> SourceState:
         """Accept the first source of a queue. Raises AdminError, also when another copier was faster; OSError."""

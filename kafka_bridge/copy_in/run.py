@@ -115,6 +115,13 @@ class TopicRun:
         self._standstills.clear(WHOLE)
         return is_other
 
+    def begin_again(self) -> None:
+        """Nothing of its partitions is read before they have begun again, now."""
+        self._away |= {*self._copies}
+        for each in [*self._copies]:
+            self._drop(each)
+        self._again_s = 0.0
+
     def end(self) -> None:
         """Nothing of the topic is copied until it is seen again."""
         for each in [*self._copies]:
@@ -243,6 +250,7 @@ class TopicRun:
         self.queues.create(group, self._kafka.partitions)
         log_id = self.queues.log_id(group)
         states = self.queues.states(group, queues)
+        last = self.queues.last_copied(group, states)
         # After the states: another copier may go on meanwhile, and would seem to be beyond an earlier end.
         bounds = ask_bounds([self._partition(each) for each in queues])
         for queue, state in states.items():
@@ -258,7 +266,8 @@ class TopicRun:
                 continue
             name = self.plan.topic.encode()
             target = PackTarget(name, self._kafka.id.bytes, queue, log_id, state.topic_id)
-            self._copies[queue] = PartitionCopy(partition, source, state, target)
+            is_kept = queue in last and bounds[partition].start <= last[queue].offset
+            self._copies[queue] = PartitionCopy(partition, source, state, target, last=last[queue] if is_kept else None)
             self._away.discard(queue)
             self._standstills.clear(queue)
 

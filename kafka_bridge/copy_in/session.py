@@ -37,6 +37,9 @@ BEGIN_TOPICS_MAX = 50
 """Topics that begin between two polls: a first begin waits for the engine's disk, once per partition."""
 PASS_S = 60.0
 """Interval at which positions are moved over what Kafka has deleted and held nothing to copy. Retention works in minutes."""
+GAP_S = 5.0
+"""A bridge that has not asked Kafka for so long, for example a stopped one, begins all partitions again: their last copied
+records are compared. Meanwhile Kafka may have lost records and have got others beyond the positions of the reader."""
 REQUEST_BYTES_MAX = 8 << 20
 """Records of one request to a broker group, of all topics; the last part may pass it."""
 _OF_CLUSTER = (ClusterUnreachable, LoginRefused)
@@ -56,6 +59,7 @@ class ClusterSession:
         self._waits_long = False
         self._runs: dict[str, TopicRun] = {}  # by topic of Kafka
         self._looked_s, self._passed_s = 0.0, time.monotonic()
+        self._asked_s, self._was_slow = time.monotonic(), False
 
     @property
     def topics(self) -> set[str]:
@@ -80,12 +84,19 @@ class ClusterSession:
 
     def step(self) -> None:
         """Read what has come, and append all of it. Raises KafkaFault."""
+        if time.monotonic() >= self._asked_s + GAP_S:
+            self._begin_again()
         if time.monotonic() >= self._looked_s + LOOK_ALL_S * max(1.0, len(self._runs) / LOOK_TOPICS):
             self._look([*self._runs.values()])
             self._looked_s = time.monotonic()
         self._begin_due()
         polled_s = time.monotonic()
         fetched = self._fetched()
+        is_slow = time.monotonic() >= polled_s + GAP_S
+        if is_slow and not self._was_slow:  # after a slow one the next poll has begun with the last copied records
+            fetched = []
+            self._begin_again()
+        self._was_slow, self._asked_s = is_slow, time.monotonic()
         touched = {each.partition.topic: self._runs[each.partition.topic] for each in fetched}
         old = [run for run in touched.values() if time.monotonic() >= run.looked_s + LOOK_S]
         for records in fetched:
@@ -130,6 +141,13 @@ class ClusterSession:
             self._reader.add(begun)
             if not self._waits_long and self._is_large():
                 self._close_reader()  # what was fetched and not taken is read again
+
+    def _begin_again(self) -> None:
+        for run in self._runs.values():
+            run.begin_again()
+            self._leave(run)
+        self._close_reader()
+        self._asked_s = time.monotonic()
 
     def _is_large(self) -> bool:
         return sum(len(run.positions) for run in self._runs.values()) >= LONG_WAIT_PARTITIONS

@@ -1,6 +1,8 @@
 """Copiers over a Kafka cluster in memory and a real engine: what is stored, and what a copy stands still for."""
 
 import signal
+import threading
+import time
 from contextlib import closing
 
 import pytest
@@ -26,7 +28,7 @@ from kafka_bridge.copy_in.copies import InCopies
 from kafka_bridge.copy_in.engine_queues import PASSED_REASON, START_REASON, EngineQueues
 from kafka_bridge.source_identity import source_of
 from tests.e2e.test_engine_process import ADMIN_SECRET, KEY, EngineProcess
-from tests.services.memory_kafka import MemoryKafka, MemoryKafkaDriver
+from tests.services.memory_kafka import MemoryKafka, MemoryKafkaDriver, MemoryKafkaReader, StoredKafkaRecord
 from tests.waiting import until
 
 FIRST, SECOND = [b"%d" % number for number in range(50)], [b"%d" % number for number in range(50, 80)]
@@ -318,6 +320,65 @@ def test_an_end_below_what_was_copied_stops_the_copy_also_when_it_grows_again(de
     desk.wait_standstill(bridge, "it ends at 40")
     desk.accept(0, 40)
     desk.wait_for(0, FIRST + SECOND)
+
+
+def put_back(desk, kept: int, *values: bytes) -> None:
+    """Kafka has its first records alone, and others at the offsets of those that it has lost."""
+    del desk.kafka.partitions[desk.topic][0][kept:]
+    desk.kafka.add(desk.topic, 0, *values)
+
+
+def test_a_kafka_that_was_put_back_and_filled_again_while_no_bridge_ran_stops_the_copy(desk):
+    desk.kafka.add(desk.topic, 0, *FIRST)
+    desk.kafka.add(desk.topic, 1, b"other")
+    first = desk.bridge()
+    desk.wait_for(0, FIRST)
+    first.close(5)
+    put_back(desk, 40, *SECOND)
+    desk.kafka.add(desk.topic, 1, b"another partition goes on")
+    bridge = desk.bridge()
+    desk.wait_standstill(bridge, "partition 0 offset 49: it has not the record that was copied from there")
+    desk.wait_for(1, [b"other", b"another partition goes on"])
+    assert desk.bodies(0) == FIRST
+    desk.accept(0, 40)
+    desk.wait_for(0, FIRST + SECOND)
+    until(lambda: bridge.all[0].standstills == [], "no standstill")
+
+
+def test_a_kafka_that_was_put_back_and_filled_again_while_the_bridge_was_stopped_stops_the_copy(desk, monkeypatch):
+    desk.kafka.add(desk.topic, 0, *FIRST)
+    bridge = desk.bridge()
+    desk.wait_for(0, FIRST)
+    poll, stopped, goes_on = MemoryKafkaReader.poll, threading.Event(), threading.Event()
+
+    def stopped_poll(reader, wait_s):
+        stopped.set()
+        goes_on.wait(10)
+        return poll(reader, wait_s)
+
+    monkeypatch.setattr("kafka_bridge.copy_in.session.GAP_S", 0.2)
+    monkeypatch.setattr(MemoryKafkaReader, "poll", stopped_poll)
+    assert stopped.wait(10)
+    stopped_s = time.monotonic()
+    put_back(desk, 40, *SECOND)
+    until(lambda: time.monotonic() > stopped_s + 0.3, "the gap")
+    goes_on.set()
+    desk.wait_standstill(bridge, "partition 0 offset 49: it has not the record that was copied from there")
+    assert desk.bodies(0) == FIRST
+
+
+def test_the_last_copied_record_is_found_again_by_its_content_and_one_that_kafka_deleted_is_not_asked_for(desk):
+    key, headers = b"\xff\0", [("penstock-id", b"mine"), ("h", None), ("penstock-tag", b"t")]
+    desk.kafka.partitions[desk.topic][0].append(StoredKafkaRecord(key, None, headers, -1))
+    desk.kafka.partitions[desk.topic][1].append(StoredKafkaRecord(None, b"", [], 0))
+    for round_ in range(3):
+        bridge = desk.bridge()
+        until(lambda: desk.has_topic() and desk.state(0).next == 1, "the one copy")
+        desk.wait_for(1, [b"", *[b"more"] * round_])
+        assert bridge.all[0].standstills == []
+        bridge.close(5)
+        desk.kafka.starts[Partition(desk.topic, 0)] = round_ // 2
+        desk.kafka.add(desk.topic, 1, b"more")
 
 
 def test_the_copy_stops_at_a_record_that_is_too_large_until_it_is_left_out(desk):
