@@ -13,6 +13,8 @@ from contextlib import closing
 
 from common.config.definitions.copies import CopyOutDefinition
 from common.kafka.base import (
+    EARLIEST,
+    STABLE_END,
     ClusterAdmin,
     KafkaDriver,
     KafkaProducer,
@@ -31,6 +33,7 @@ from kafka_bridge.connecting import FollowedConnection
 from kafka_bridge.copy_out.engine_reads import EngineReads, MessagesDeleted
 from kafka_bridge.copy_out.page import EngineTopic, OutgoingPage, is_from
 from kafka_bridge.copy_out.positions import CopiedPositions, group_of, note_of, topic_of, transactional_id
+from kafka_bridge.copy_out.tails import CopiedTails, TailDiffers, places_to_check
 from kafka_bridge.mapping import UnmappableMessage
 
 limited = LimitedLog(logging.getLogger("penstock.kafka_bridge"))
@@ -44,7 +47,7 @@ IDLE_S, TURN_S = 60.0, 1.0
 """A copy without a message for so long ends its turn. One that others wait for ends it at once then, or after TURN_S."""
 SHAPE_S = 30.0
 """Pause between two turns of a copy some of whose queues have no partition in Kafka."""
-_FAULTS = (KafkaFault, AdminError, LinkError, OSError, MessagesDeleted, UnmappableMessage)
+_FAULTS = (KafkaFault, AdminError, LinkError, OSError, MessagesDeleted, TailDiffers, UnmappableMessage)
 
 
 class TurnClients:
@@ -105,6 +108,7 @@ class OutCopier:
         self.next: dict[int, int] | None = None
         self.due_s = self.again_s = 0.0
         self.kept_s = -KEEP_S
+        self._checked: tuple[str, ...] = ()
 
     @property
     def is_stopping(self) -> bool:
@@ -160,6 +164,9 @@ class OutCopier:
             )
             committed = copied.committed([Partition(topic.name, each) for each in places if each < topic.partitions])
             positions = copied.of(topic, places, committed, engine.cut)
+            self._check_tails(
+                engine, topic, places_to_check(topic.name, topic.id, places, positions, committed), clients
+            )
             opened.producer.partitions(topic.name)
             transactions = _Transactions(self.copy, opened.producer, engine, places, topic, positions)
             if not transactions.are_kept(committed):
@@ -167,6 +174,22 @@ class OutCopier:
             self._copy_on(transactions, lambda: self._goes_on(engine, kafka), is_awaited)
         self.next = {queue: positions.get(queue, engine.begin(queue)) for queue in places if queue < topic.partitions}
         self.again_s = time.monotonic() + (SHAPE_S if self.fault else KEEP_S)
+
+    def _check_tails(
+        self, engine: EngineReads, topic: KafkaTopic, copied: Mapping[Partition, EngineTopic], clients: TurnClients
+    ) -> None:
+        """Raise TailDiffers where the engine has not what was copied last. A log that nobody restarts only grows."""
+        if copied and not (engine.starts and engine.starts == self._checked):
+            kafka, admin = clients.refresh(), clients.admin()
+            firsts, ends = admin.offsets([*copied], EARLIEST), admin.offsets([*copied], STABLE_END)
+            cut = engine.cut if engine.cut is not None and engine.cut.kafka_topic_id == str(topic.id) else None
+            with closing(clients.driver.reader(kafka.opened, ReaderOptions())) as reader:
+                tails = CopiedTails(reader, engine.message_at, group_of(self.copy))
+                for each, place in copied.items():
+                    first = max(firsts[each] or 0, cut.kafka_end(each.number) if cut is not None else 0)
+                    if fault := tails.fault(each, place, first, ends[each] or 0):
+                        raise TailDiffers(fault)
+        self._checked = engine.starts
 
     def _copy_on(
         self, transactions: "_Transactions", goes_on: Callable[[], bool], is_awaited: Callable[[], bool]

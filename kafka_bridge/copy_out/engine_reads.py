@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 from common.config.definitions import CutRecord
 from engine.client.admin import AdminError
 from engine.client.copied import CopyLink, states
+from engine.client.single_reads import FoundMessage, messages_at
 from engine.link.codes import OFFSET_OUT_OF_RANGE, OK
 from engine.link.copy import SourceState
 from engine.link.operations import READ
@@ -31,12 +32,13 @@ class QueueLink(NamedTuple):
     """A broker that has queues of the topic.
 
     Attributes:
-        log_id: as its HELLO tells it.
+        log_id, start: as its HELLO tells them.
     """
 
     link: ReadLink
     log_id: str
     queues: Sequence[int]
+    start: str = ""
 
 
 class EngineReads:
@@ -66,6 +68,16 @@ class EngineReads:
             for each in self._links
             for queue, state in self._states(each, each.queues)
         }
+
+    def message_at(self, queue: int, offset: int) -> FoundMessage:
+        """What the queue has at an offset."""
+        broker = next(each for each in self._links if queue in each.queues)
+        return messages_at(broker.link, self._topic, {queue: offset})[queue]
+
+    @property
+    def starts(self) -> tuple[str, ...]:
+        """The starts of the brokers' engines: another log has others. Empty: not known."""
+        return tuple(each.start for each in self._links) if all(each.start for each in self._links) else ()
 
     def _states(self, broker: QueueLink, queues: Sequence[int]) -> list[tuple[int, SourceState]]:
         return [*zip(queues, states(broker.link, [(self._topic, queue) for queue in queues]), strict=True)]

@@ -60,7 +60,7 @@ class CopierMaker:
                 group = placement.names[home]
                 link = self._connect(group, groups[group])
                 links.append(QueueLink(link, "", queues))
-                links[-1] = QueueLink(link, link.hello.log_id, queues)
+                links[-1] = QueueLink(link, link.hello.log_id, queues, link.hello.epoch)
         except BaseException:
             for each in links:
                 each.link.close()
