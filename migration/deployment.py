@@ -7,7 +7,6 @@ facts show what another writer has done.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Protocol
 
 from common.admin.administrator import Administrator
 from common.config.applying import laggards
@@ -24,62 +23,31 @@ from common.config.ended_fences import topic_in
 from common.config.errors import VersionConflict
 from common.config.store import ConfigStore
 from common.config.text_values import ENGINE_HOME, KAFKA_HOME
-from common.kafka.base import ClusterAdmin, KafkaTopic, PartitionReader
+from common.kafka.base import ClusterAdmin, PartitionReader
 from common.kafka.errors import KafkaFault
 from common.kafka.group_admin import CommittedPosition, GroupAdmin
 from common.kafka.records import Partition
 from common.shared_reads import hidden_topic
-from engine.link.copy import ForeignSource, SourceState
+from engine.link.copy import SourceState
 from kafka_bridge.copy_out.page import EngineTopic
 from kafka_bridge.copy_out.positions import CopiedPositions, position_group, topic_of
 from kafka_bridge.source_identity import source_of
 from migration import dual_reads, effects
+from migration.copied_tails import ComingCopy, ReturningCopy, TailChecks
 from migration.entries import marks
 from migration.errors import PlanRefused
 from migration.facts import IN_ENGINE, IN_KAFKA, MISSING, Facts, TopicFacts
 from migration.journals import journal_facts, unsent
 from migration.kafka_groups import UnnamedGroups, unnamed_groups
 from migration.kafka_sources import KafkaSources, SourcesSeen
-from migration.leftovers import LeftDeadLetters, LeftDelayedMessages
 from migration.plan import DOUBLE_READ, DOUBLE_WRITE, MigrationPlan
 from migration.positions import BOTH_HAVE, CopiedTopic, KafkaEnds, kafka_ends, next_offsets, padded, source_faults
 from migration.send_errors import SendErrors, read_send_errors
 from migration.states import Do, PlanState
-from migration.tails import CopyTails, EnginePlace
+from migration.tails import CopyTails
+from migration.world_sides import EngineSide, no_groups, no_reader
 
 GROUPS_ASKED_MAX = 100_000
-
-
-def no_reader() -> PartitionReader:
-    """Of a world whose copies never lose a position."""
-    raise AssertionError("no reader was given")
-
-
-def no_groups() -> GroupAdmin:
-    """Of a world whose groups are not asked for."""
-    raise AssertionError("no client for groups was given")
-
-
-class EngineSide(Protocol):
-    """The engine's side; see EnginePositions."""
-
-    def copied(self, topics: Sequence[CopiedTopic]) -> dict[str, list[SourceState]]: ...
-
-    def ends(self, topic: CopiedTopic) -> dict[int, int]: ...
-
-    def rebase(
-        self, topic: CopiedTopic, sources: Sequence[ForeignSource], ends: Sequence[int], reason: str
-    ) -> None: ...
-
-    def backlog(self, topic: str, group: str) -> int: ...
-
-    def delayed(self, topic: str) -> LeftDelayedMessages: ...
-
-    def dead_letters(
-        self, topics: Collection[str], groups: Collection[str]
-    ) -> dict[str, tuple[LeftDeadLetters, ...]]: ...
-
-    def places(self, topic: CopiedTopic, rows: Sequence[SourceState]) -> dict[Partition, EnginePlace]: ...
 
 
 class Deployment:
@@ -105,6 +73,7 @@ class Deployment:
         self._back: CopiedPositions | None = None
         self._admin, self._plan, self._kafka, self._engine, self._progress = admin, plan, kafka, engine, progress
         self._sources = KafkaSources(kafka, plan.cluster)
+        self._checks = TailChecks(kafka, open_reader, engine)
 
     @property
     def _store(self) -> ConfigStore:
@@ -112,7 +81,7 @@ class Deployment:
 
     def facts(
         self, with_positions: bool, with_claims: bool = False, with_leftovers: bool = False, with_errors: bool = False,
-        with_policies: bool = False, with_groups: bool = False,
+        with_policies: bool = False, with_groups: bool = False, with_tails: bool = False,
     ) -> Facts:  # fmt: skip
         """The facts, as of one time or later.
 
@@ -123,6 +92,7 @@ class Deployment:
             with_errors: ask the producer proxies for the outcomes of sends.
             with_policies: ask Kafka for the topics' policies.
             with_groups: ask Kafka for groups that read the topics and are not in the plan.
+            with_tails: compare what was copied last on both sides; only with positions.
         """
         store, names = self._store, self._plan.topic_names
         version = store.version()  # before the entries: who has applied it has applied what is read here
@@ -130,7 +100,7 @@ class Deployment:
         topics = {name: self._configured(name, held.get(name, "")) for name in names}
         open_sends = unsent(store, version)  # before the positions, which have all whose outcome is reported here
         if with_positions:
-            topics = self._with_positions(topics)
+            topics = self._with_positions(topics, with_tails)
             topics = dual_reads.with_lags(topics, self._kafka(), self._engine)
         if with_claims:
             topics = {name: replace(each, is_being_copied=self._is_being_copied(name)) for name, each in topics.items()}
@@ -209,7 +179,7 @@ class Deployment:
         self._store.release(claim)
         return False
 
-    def _with_positions(self, topics: Mapping[str, TopicFacts]) -> dict[str, TopicFacts]:
+    def _with_positions(self, topics: Mapping[str, TopicFacts], with_tails: bool) -> dict[str, TopicFacts]:
         definitions = {name: each for name in topics if (each := self._definition(name)) is not None}
         asked = {name: CopiedTopic(name, each.made_ms, each.queues) for name, each in definitions.items()}
         seen = self._sources.look(asked)
@@ -220,6 +190,8 @@ class Deployment:
             name: self._from_kafka(each, definitions.get(name), seen, copied, kafka) for name, each in topics.items()
         }
         positions = self._passed(asked, found, copied, kafka)
+        coming: list[ComingCopy] = []
+        back: list[ReturningCopy] = []
         for name, topic in asked.items():
             rows = copied.get(name, [])
             known = bool(rows) and all(each.number for each in rows) and not found[name].foreign
@@ -229,6 +201,8 @@ class Deployment:
                 copied_in=tuple(positions[Partition(name, n)] for n in range(topic.queues)) if known else (),
                 uncopied=self._tails.uncopied(name, positions) if known and self._tails is not None else (),
             )  # fmt: skip
+            if known and found[name].home == IN_KAFKA and not found[name].secondary:
+                coming.append(ComingCopy(topic, seen.topics[name], rows))
             if self._plan.recipe == DOUBLE_WRITE:
                 held = self._engine.ends(topic)
                 found[name] = replace(found[name], engine_ends=tuple(held.get(n, 0) for n in range(topic.queues)))
@@ -236,14 +210,17 @@ class Deployment:
                 cut = definitions[name].cut or _no_cut(name)
                 copied_out = {}
                 if topics[name].has_copy_out and self._back is not None and name in seen.topics:
-                    copied_out = self._copied_out(self._back, topic, seen.topics[name], rows, returned, cut)
+                    places = {each.number: EngineTopic(*at) for each, at in self._engine.places(topic, rows).items()}
+                    copied_out = self._back.of(seen.topics[name], places, returned, cut)
+                    back.append(ReturningCopy(topic, seen.topics[name], places, copied_out, returned, cut))
                 held = self._engine.ends(topic)  # after the positions: none is beyond it
                 firsts = {n: cut.engine_first(n) for n in range(topic.queues)}
                 found[name] = replace(
                     found[name], engine_ends=tuple((firsts | held).values()),
                     copied_out=() if self._plan.recipe == DOUBLE_READ else tuple((firsts | copied_out).values()),
                 )  # fmt: skip
-        return found
+        tails = {**self._checks.coming(coming), **self._checks.returning(back)} if with_tails else {}
+        return {name: replace(each, tail=tails.get(name, "")) for name, each in found.items()}
 
     def _from_kafka(
         self, topic: TopicFacts, definition: TopicDefinition | None, seen: SourcesSeen,
@@ -271,14 +248,6 @@ class Deployment:
         if self._back is None:
             self._back = CopiedPositions(self._kafka, self._open_reader, position_group(self._plan.name))
         return self._back.committed()
-
-    def _copied_out(
-        self, back: CopiedPositions, topic: CopiedTopic, kafka: KafkaTopic, rows: Sequence[SourceState],
-        committed: Mapping[Partition, CommittedPosition], cut: CutRecord,
-    ) -> dict[int, int]:  # fmt: skip
-        """Per queue, up to where the copy back has brought the topic's messages to Kafka."""
-        places = {each.number: EngineTopic(*place) for each, place in self._engine.places(topic, rows).items()}
-        return back.of(kafka, places, committed, cut)
 
     def _passed(
         self, asked: Mapping[str, CopiedTopic], topics: Mapping[str, TopicFacts],

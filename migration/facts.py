@@ -62,6 +62,7 @@ class TopicFacts:
         foreign: why the topic in Kafka is not the one that these figures belong to; empty: it is, or it was not asked for.
         kafka_id: of the topic in Kafka whose ends these are; empty: it does not exist, or was not asked for.
         losses: by partition, why its copy stands still although the topic is the same one: Kafka has lost records.
+        tail: why what was copied last is not on the other side any more; empty: it is, or it was not asked for.
         uncopied: per partition whose next record is known to be one that the copy lacks: its number and that offset.
         policy: of the topic in Kafka, such as "delete"; empty: it was not asked for.
         queues, partitions: their numbers, by its entry and by Kafka; 0: they were not asked for.
@@ -93,6 +94,7 @@ class TopicFacts:
     foreign: str = ""
     kafka_id: str = ""
     losses: Mapping[int, str] = field(default_factory=dict)
+    tail: str = ""
     uncopied: tuple[tuple[int, int], ...] = ()
     policy: str = ""
     queues: int = 0

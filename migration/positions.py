@@ -15,7 +15,9 @@ from engine.client.admin import AdminError
 from engine.client.backlog import backlogs
 from engine.client.copied import CopyLink, accept, states
 from engine.client.dial import Hello
+from engine.client.single_reads import FoundMessage, messages_at
 from engine.link.copy import QUEUES_PER_REQUEST_MAX, ForeignSource, SourceState
+from kafka_bridge.copy_in.last_copied import LastCopied, last_copied
 from migration.leftovers import LeftDeadLetters, LeftDelayedMessages, dead_letters, delayed_messages
 from migration.tails import EnginePlace
 
@@ -113,6 +115,19 @@ class EnginePositions:
             queue: self._links[link].hello.log_id for link, queues in self._by_link(topic).items() for queue in queues
         }
         return {Partition(topic.name, queue): (logs[queue], row.topic_id) for queue, row in enumerate(rows)}
+
+    def last_copied(self, topic: CopiedTopic, rows: Sequence[SourceState]) -> dict[int, LastCopied]:
+        """The last record that was copied into each queue. Raises AdminError."""
+        name = stored_name(topic.name, topic.made_ms)
+        found: dict[int, LastCopied] = {}
+        for link, queues in self._by_link(topic).items():
+            found |= last_copied(self._links[link], name, {each: rows[each] for each in queues if each < len(rows)})
+        return found
+
+    def message_at(self, topic: CopiedTopic, queue: int, offset: int) -> FoundMessage:
+        """What a queue has at an offset. Raises AdminError."""
+        link = next(each.link for each in self.homes(topic) if queue in each.queues)
+        return messages_at(link, stored_name(topic.name, topic.made_ms), {queue: offset})[queue]
 
     def ends(self, topic: CopiedTopic) -> dict[int, int]:
         """End offsets of the queues that hold messages. Raises AdminError."""

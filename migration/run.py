@@ -48,7 +48,7 @@ class PlanWorld(Protocol):
 
     def facts(
         self, with_positions: bool, with_claims: bool = False, with_leftovers: bool = False, with_errors: bool = False,
-        with_policies: bool = False, with_groups: bool = False,
+        with_policies: bool = False, with_groups: bool = False, with_tails: bool = False,
     ) -> Facts: ...  # fmt: skip
 
     def perform(self, item: Do, state: PlanState) -> None: ...
@@ -143,6 +143,7 @@ class CourseRun:
             sub_step.asks_errors,
             sub_step.asks_policies,
             sub_step.asks_groups,
+            sub_step.asks_tails,
         )
         now_s = self._clock.monotonic_s()
         still = {name: left_ends(state, each) for name, each in leaving(state, facts).items()}

@@ -33,7 +33,7 @@ from kafka_bridge.connecting import FollowedConnection
 from kafka_bridge.copy_out.engine_reads import EngineReads, MessagesDeleted
 from kafka_bridge.copy_out.page import EngineTopic, OutgoingPage, is_from
 from kafka_bridge.copy_out.positions import CopiedPositions, group_of, note_of, topic_of, transactional_id
-from kafka_bridge.copy_out.tails import CopiedTails, TailDiffers, places_to_check
+from kafka_bridge.copy_out.tails import CopiedTails, TailDiffers, TailRange, places_to_check
 from kafka_bridge.mapping import UnmappableMessage
 
 limited = LimitedLog(logging.getLogger("penstock.kafka_bridge"))
@@ -45,6 +45,7 @@ default, and counts from the last commit."""
 BACKOFF_S, CLOSE_S = 1.0, 1.0
 IDLE_S, TURN_S = 60.0, 1.0
 """A copy without a message for so long ends its turn. One that others wait for ends it at once then, or after TURN_S."""
+FAULTS_SHOWN = 3
 SHAPE_S = 30.0
 """Pause between two turns of a copy some of whose queues have no partition in Kafka."""
 _FAULTS = (KafkaFault, AdminError, LinkError, OSError, MessagesDeleted, TailDiffers, UnmappableMessage)
@@ -184,11 +185,14 @@ class OutCopier:
             firsts, ends = admin.offsets([*copied], EARLIEST), admin.offsets([*copied], STABLE_END)
             cut = engine.cut if engine.cut is not None and engine.cut.kafka_topic_id == str(topic.id) else None
             with closing(clients.driver.reader(kafka.opened, ReaderOptions())) as reader:
-                tails = CopiedTails(reader, engine.message_at, group_of(self.copy))
-                for each, place in copied.items():
-                    first = max(firsts[each] or 0, cut.kafka_end(each.number) if cut is not None else 0)
-                    if fault := tails.fault(each, place, first, ends[each] or 0):
-                        raise TailDiffers(fault)
+                tails = CopiedTails(reader, lambda each, at: engine.message_at(each.number, at), group_of(self.copy))
+                cuts = {each: cut.kafka_end(each.number) if cut is not None else 0 for each in copied}
+                ranges = {
+                    each: TailRange(place, max(firsts[each] or 0, cuts[each]), ends[each] or 0)
+                    for each, place in copied.items()
+                }
+                if faults := tails.faults(ranges):
+                    raise TailDiffers("; ".join([*faults.values()][:FAULTS_SHOWN]))
         self._checked = engine.starts
 
     def _copy_on(

@@ -46,29 +46,35 @@ def is_to_check(committed: CommittedPosition | None, place: EngineTopic, topic_i
     return committed is None or committed.note.startswith(note_of(place, topic_id))
 
 
+class TailRange(NamedTuple):
+    """Where the copies of an engine's topic are in a partition. Attributes: first, end: offsets in Kafka."""
+
+    place: EngineTopic
+    first: int
+    end: int
+
+
 class CopiedTails:
     """
     Args:
         reader: of committed records.
-        message_at: the engine's message at an offset of a queue.
-        group: whose positions are those of the copy.
+        message_at: the engine's message at an offset of the queue of this partition.
+        group: whose positions are those of the copies.
     """
 
-    def __init__(self, reader: PartitionReader, message_at: Callable[[int, int], FoundMessage], group: str) -> None:
+    def __init__(
+        self, reader: PartitionReader, message_at: Callable[[Partition, int], FoundMessage], group: str
+    ) -> None:
         self._reader, self._message_at, self._group = reader, message_at, group
 
-    def fault(self, partition: Partition, place: EngineTopic, first: int, end: int) -> str:
-        """Why the last messages that were copied to a partition are not the engine's; empty: they are.
+    def faults(self, asked: Mapping[Partition, TailRange]) -> dict[Partition, str]:
+        """By partition, why the last messages that were copied to it are not the engine's; the others are.
 
-        Args:
-            place: the engine's topic.
-            first, end: offsets in Kafka between which its copies are.
-        Raises:
-            KafkaFault. AdminError, OSError, LinkError: of the engine.
+        Raises KafkaFault. AdminError, OSError, LinkError: of the engine.
         """
-        at = self._first_other(partition, place, first, end)
-        if at is None:
-            return ""
+        return {each: self._sentence(each, at) for each, at in self._first_others(asked).items()}
+
+    def _sentence(self, partition: Partition, at: int) -> str:
         return (
             f"topic {partition.topic} queue {partition.number}: from offset {at:,} on the engine has not the messages that were "
             "copied to Kafka from there: it was put back to an older copy, or has lost them, and its new messages have their "
@@ -76,17 +82,21 @@ class CopiedTails:
             "Kafka's own tool; what is in Kafka only `penstock migrate verify --all` shows then"
         )
 
-    def _first_other(self, partition: Partition, place: EngineTopic, first: int, end: int) -> int | None:
-        span, lower = FIRST_SPAN, end
-        while lower > first:
-            lower = max(first, end - span)
-            found = self._copied(partition, place, lower, end)
-            if found and self._has(partition, found[-1]):
-                return None
-            if found and (lower == first or self._has(partition, found[0])):
-                return self._bisected(partition, found)
+    def _first_others(self, asked: Mapping[Partition, TailRange]) -> dict[Partition, int]:
+        """The offset of the first message that the engine has not, of partitions whose last one it has not."""
+        left, span, others = dict(asked), FIRST_SPAN, {}
+        while left:
+            lower = {each: max(at.first, at.end - span) for each, at in left.items()}
+            for each, found in self._copied(lower, left).items():
+                if found and self._has(each, found[-1]):
+                    del left[each]
+                elif found and (lower[each] == left[each].first or self._has(each, found[0])):
+                    others[each] = self._bisected(each, found)
+                    del left[each]
+                elif lower[each] == left[each].first:
+                    del left[each]
             span *= GROWTH
-        return None
+        return others
 
     def _bisected(self, partition: Partition, found: list[CopiedMessage]) -> int:
         """The offset of the first message that the engine has not; it has not the last one."""
@@ -97,20 +107,24 @@ class CopiedTails:
         return found[high].offset
 
     def _has(self, partition: Partition, copied: CopiedMessage) -> bool:
-        return copied.is_at(self._message_at(partition.number, copied.offset))
+        return copied.is_at(self._message_at(partition, copied.offset))
 
-    def _copied(self, partition: Partition, place: EngineTopic, lower: int, end: int) -> list[CopiedMessage]:
-        """The copies among the records between two offsets, in Kafka's order."""
-        self._reader.assign({partition: lower})
-        self._reader.resume([partition])  # librdkafka keeps the pause of an earlier assignment
-        found: list[CopiedMessage] = []
-        polls = 0
-        while self._reader.positions()[partition] < end:
+    def _copied(
+        self, lower: Mapping[Partition, int], asked: Mapping[Partition, TailRange]
+    ) -> dict[Partition, list[CopiedMessage]]:
+        """The copies among the records between two offsets of each partition, in Kafka's order."""
+        found: dict[Partition, list[CopiedMessage]] = {each: [] for each in lower}
+        self._reader.assign(dict(lower))
+        self._reader.resume([*lower])  # librdkafka keeps the pause of an earlier assignment
+        before, silent = dict(lower), 0
+        while behind := [each for each, at in self._reader.positions().items() if at < asked[each].end]:
             for records in self._reader.poll(SEARCH_WAIT_S):
-                if records.partition == partition:
-                    found += _copied_in(records, place)
-            if (polls := polls + 1) > SEARCH_POLLS_MAX:
-                raise KafkaFault(f"{partition.topic} {partition.number}: the last copied record was not found")
+                if records.partition in found:
+                    found[records.partition] += _copied_in(records, asked[records.partition].place)
+            now = dict(self._reader.positions())
+            before, silent = now, silent + 1 if now == before else 0
+            if silent > SEARCH_POLLS_MAX:
+                raise KafkaFault(f"{behind[0].topic} {behind[0].number}: the last copied record was not found")
         return found
 
 

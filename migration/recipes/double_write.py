@@ -10,7 +10,8 @@ _FENCING = (
     "journals", "divergence", "sources", "shape", "fence", "fenced_everywhere", "copied", "sent", "quiet", "counts",
 )  # fmt: skip
 _PAIRING = (
-    "sources", "gates", "fence", "fenced_everywhere", "sent", "quiet", "drained", "pair", "paired_everywhere", "lift", "followed",
+    "sources", "tails", "gates", "fence", "fenced_everywhere", "sent", "quiet", "drained", "drained_tails", "pair",
+    "paired_everywhere", "lift", "followed",
 )  # fmt: skip
 
 COURSES: Courses = {

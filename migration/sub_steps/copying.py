@@ -106,6 +106,19 @@ def _drained(state: PlanState, facts: Facts, rules: Rules) -> Answer:
     return None
 
 
+def _tails(state: PlanState, facts: Facts, rules: Rules) -> Answer:
+    found = {name: each.tail for name, each in facts.topics.items() if each.tail}
+    if not found or (state.course == "retire" and SOURCE in rules.accepted):
+        return None
+    hint = f": use --accept {SOURCE} to go on without it" if state.course == "retire" else ""
+    more = f"; and {len(found) - 1:,} more topics" if len(found) > 1 else ""
+    return Refuse(f"{next(iter(found.values()))}{more}{hint}")
+
+
+def _drained_tails(state: PlanState, facts: Facts, rules: Rules) -> Answer:
+    return _drained(state, facts, rules) or _tails(state, facts, rules)
+
+
 SUB_STEPS: Mapping[str, SubStep] = {
     "shape": SubStep(
         _shape, "checks that the topics have as many queues as partitions in Kafka", "seconds", asks_positions=True
@@ -115,6 +128,12 @@ SUB_STEPS: Mapping[str, SubStep] = {
     ),
     "gates": SubStep(
         _gates, "checks the copies: at most {lag:,} records behind, one source per queue", "at once", asks_positions=True
+    ),
+    "tails": SubStep(
+        _tails, "compares what was copied last on both sides", "at once", asks_positions=True, asks_tails=True
+    ),
+    "drained_tails": SubStep(
+        _drained_tails, "compares it again", "at once", is_guarded=True, asks_positions=True, asks_tails=True
     ),
     "drained": SubStep(
         _drained, "waits until the other side has every record", "seconds", is_guarded=True, asks_positions=True

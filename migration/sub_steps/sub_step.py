@@ -24,6 +24,7 @@ class SubStep(NamedTuple):
         asks_leftovers: whether its facts need delayed messages and dead letters.
         asks_errors: whether its facts need the outcomes of sends.
         asks_policies: whether its facts need the topics' policies in Kafka.
+        asks_tails: whether its facts need a comparison of what was copied last.
         asks_groups: whether its facts need the groups that read the topics in Kafka.
     """
 
@@ -37,6 +38,7 @@ class SubStep(NamedTuple):
     asks_errors: bool = False
     asks_policies: bool = False
     asks_groups: bool = False
+    asks_tails: bool = False
 
 
 def missing(work: str, is_there: Callable[[TopicFacts], bool]) -> Decider:

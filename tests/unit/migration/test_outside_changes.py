@@ -9,6 +9,7 @@ from common.config.errors import BucketFull
 from common.kafka.base import END, STABLE_END
 from common.kafka.errors import ClusterUnreachable
 from common.kafka.records import Partition
+from migration.copied_tails import TailChecks
 from migration.errors import PlanRefused
 from migration.recipes.course import PlanStep
 from tests.unit.migration.dual_world import DualWorld
@@ -138,6 +139,47 @@ def test_a_topic_that_is_compacted_by_now_is_refused(world, command):
     refused(world, command, "pay: cleanup.policy is compact,delete: the engine keeps every record")
     del world.policies["pay"]
     go(world, command)
+
+
+def say_of_tails(monkeypatch, which, sentence, world=None):
+    """A comparison of what was copied last has this outcome; with a world only behind its fence."""
+
+    def found(checks, copies):
+        is_time = world is None or any(each.fence for each in world.definitions().values())
+        return {each.topic.name: sentence for each in copies} if is_time else {}
+
+    monkeypatch.setattr(TailChecks, which, found)
+
+
+@pytest.mark.parametrize("command", ["verify", "cut"])
+def test_a_kafka_that_has_not_what_was_copied_last_is_refused_before_the_fence_and_behind_it(
+    world, command, monkeypatch
+):
+    if command == "cut" and isinstance(world, DualWorld):
+        return  # nothing is copied any more
+    go(world, "start", *["verify"] * (command == "cut"))
+    say_of_tails(monkeypatch, "coming", "it was put back")
+    refused(world, command, "it was put back; and 1 more topics", accepted=("source", "lag"))
+    if command == "cut" or isinstance(world, DualWorld):
+        say_of_tails(monkeypatch, "coming", "it was put back meanwhile", world)
+        with pytest.raises(PlanRefused, match="it was put back meanwhile"):
+            go(world, command)
+        assert not [name for name, each in world.definitions().items() if each.fence or each.home == "engine"]
+    monkeypatch.undo()
+    go(world, command)
+
+
+def test_an_engine_that_has_not_what_was_copied_back_stops_rollback_and_retire(mirror, monkeypatch):
+    go(mirror, *WAY)
+    say_of_tails(monkeypatch, "returning", "it was put back")
+    refused(mirror, "rollback", "it was put back", accepted=("source", "lag"))
+    refused(mirror, "retire", "it was put back; and 1 more topics: use --accept source to go on without it")
+    say_of_tails(monkeypatch, "returning", "it was put back meanwhile", mirror)
+    with pytest.raises(PlanRefused, match="it was put back meanwhile"):
+        go(mirror, "rollback")
+    assert {mirror.home(name) for name in mirror.plan.topic_names} == {"engine"}
+    monkeypatch.undo()
+    go(mirror, "rollback")
 
 
 def hang(world, name, queue):

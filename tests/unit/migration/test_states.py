@@ -105,7 +105,7 @@ def test_a_source_that_was_replaced_is_refused_unless_it_is_accepted():
     told = "orders: queue 0: accepted twice: compare both sides, then use --accept source to go on"
     assert (given_up.state.course, given_up.state.reason) == (UNFENCE, told)
     accepted = replace(RULES, accepted=frozenset(["source"]))
-    assert decide(at("verify", "caught_up"), doubtful, accepted).state.course == ""
+    assert decide(at("verify", "caught_up"), doubtful, accepted).state.sub_step == "tails"
 
 
 def test_after_its_fence_a_course_is_given_up_as_soon_as_the_fence_is_gone():

@@ -23,7 +23,7 @@ from kafka_bridge.copy_out.copier import OutCopier
 from kafka_bridge.copy_out.engine_reads import EngineReads, QueueLink
 from kafka_bridge.copy_out.page import EngineTopic
 from kafka_bridge.copy_out.positions import group_of
-from kafka_bridge.copy_out.tails import CopiedTails
+from kafka_bridge.copy_out.tails import CopiedTails, TailRange
 from tests.e2e.test_engine_process import ADMIN_SECRET, EngineProcess
 from tests.services.memory_kafka import MemoryKafka, MemoryKafkaAdmin, MemoryKafkaProducer, MemoryKafkaReader
 
@@ -147,5 +147,5 @@ def test_messages_that_retention_has_deleted_in_the_engine_are_no_loss(desk):
     end = MemoryKafkaAdmin(desk.kafka).offsets([PARTITION], STABLE_END)[PARTITION]
     reader = desk.open_reader(None, None)
     for found, fault in ((FoundMessage(None, is_deleted=True), False), (FoundMessage(None), True)):
-        tails = CopiedTails(reader, lambda queue, offset, found=found: found, "group")
-        assert bool(tails.fault(PARTITION, place, 0, end)) is fault
+        tails = CopiedTails(reader, lambda partition, offset, found=found: found, "group")
+        assert bool(tails.faults({PARTITION: TailRange(place, 0, end)})) is fault

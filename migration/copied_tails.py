@@ -1,0 +1,109 @@
+"""Whether what was copied last is on both sides: ends alone do not tell that a side was put back and filled again."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from typing import NamedTuple, Protocol
+
+from common.config.definitions import CutRecord
+from common.kafka.base import EARLIEST, STABLE_END, ClusterAdmin, KafkaTopic, PartitionReader
+from common.kafka.group_admin import CommittedPosition
+from common.kafka.records import Partition
+from engine.client.single_reads import FoundMessage
+from engine.link.copy import SourceState
+from kafka_bridge.copy_in.last_copied import LastCopied
+from kafka_bridge.copy_out.page import EngineTopic
+from kafka_bridge.copy_out.positions import position_group
+from kafka_bridge.copy_out.tails import CopiedTails, TailRange, places_to_check
+from migration.positions import CopiedTopic
+from migration.reconcile.kafka_side import fetches
+from migration.reconcile.spans import ReadRange
+
+
+class EngineTails(Protocol):
+    """See EnginePositions."""
+
+    def last_copied(self, topic: CopiedTopic, rows: Sequence[SourceState]) -> dict[int, LastCopied]: ...
+
+    def message_at(self, topic: CopiedTopic, queue: int, offset: int) -> FoundMessage: ...
+
+
+class ComingCopy(NamedTuple):
+    """A copy from Kafka. Attributes: rows: states of the queues."""
+
+    topic: CopiedTopic
+    kafka_topic: KafkaTopic
+    rows: Sequence[SourceState]
+
+
+class ReturningCopy(NamedTuple):
+    """A copy to Kafka.
+
+    Attributes:
+        positions: per queue of which something was copied.
+        committed: as the copy's group has them.
+        cut: since which it copies.
+    """
+
+    topic: CopiedTopic
+    kafka_topic: KafkaTopic
+    places: Mapping[int, EngineTopic]
+    positions: Mapping[int, int]
+    committed: Mapping[Partition, CommittedPosition]
+    cut: CutRecord
+
+
+class TailChecks:
+    """A few records per partition and question, read of all topics together.
+
+    Answers are sentences by topic: why what was copied last is not on both sides; topics where it is are left out. Both
+    questions raise KafkaFault, AdminError, OSError.
+    """
+
+    def __init__(
+        self, kafka: Callable[[], ClusterAdmin], open_reader: Callable[[], PartitionReader], engine: EngineTails
+    ) -> None:
+        self._kafka, self._open_reader, self._engine = kafka, open_reader, engine
+
+    def coming(self, copies: Sequence[ComingCopy]) -> dict[str, str]:
+        """Whether Kafka has what was copied last into the engine."""
+        last = {
+            Partition(each.topic.name, queue): at
+            for each in copies
+            for queue, at in self._engine.last_copied(each.topic, each.rows).items()
+        }
+        if not last:
+            return {}
+        ids = {each.topic.name: each.kafka_topic.id.bytes for each in copies}
+        starts, ends = self._kafka().offsets([*last], EARLIEST), self._kafka().offsets([*last], STABLE_END)
+        wanted = {each: at for each, at in last.items() if (starts[each] or 0) <= at.offset < (ends[each] or 0)}
+        left = dict(wanted)
+        with closing(self._open_reader()) as reader:
+            for records in fetches(reader, {each: ReadRange(at.offset, at.offset + 1) for each, at in wanted.items()}):
+                each = records.partition
+                if any(wanted[each].is_at(records, index, ids[each.topic]) for index in range(len(records.offsets))):
+                    left.pop(each, None)
+        return {each.topic: at.loss(each.topic, each) for each, at in left.items()}
+
+    def returning(self, copies: Sequence[ReturningCopy]) -> dict[str, str]:
+        """Whether the engine has what was copied last to Kafka since the cuts."""
+        wanted = {
+            partition: (copy, place)
+            for copy in copies
+            for partition, place in places_to_check(
+                copy.topic.name, copy.kafka_topic.id, copy.places, copy.positions, copy.committed
+            ).items()
+        }
+        if not wanted:
+            return {}
+        starts, ends = self._kafka().offsets([*wanted], EARLIEST), self._kafka().offsets([*wanted], STABLE_END)
+        ranges = {}
+        for each, (copy, place) in wanted.items():
+            is_same = copy.cut.kafka_topic_id == str(copy.kafka_topic.id)
+            first = max(starts[each] or 0, copy.cut.kafka_end(each.number) if is_same else 0)
+            ranges[each] = TailRange(place, first, ends[each] or 0)
+        with closing(self._open_reader()) as reader:
+            tails = CopiedTails(
+                reader, lambda each, at: self._engine.message_at(wanted[each][0].topic, each.number, at),
+                position_group(copies[0].cut.plan),
+            )  # fmt: skip
+            return {each.topic: sentence for each, sentence in tails.faults(ranges).items()}
