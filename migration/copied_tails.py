@@ -8,7 +8,7 @@ from common.config.definitions import CutRecord
 from common.kafka.base import EARLIEST, STABLE_END, ClusterAdmin, KafkaTopic, PartitionReader
 from common.kafka.group_admin import CommittedPosition
 from common.kafka.records import Partition
-from engine.client.single_reads import FoundMessage
+from engine.client.single_reads import MessageAt
 from engine.link.copy import SourceState
 from kafka_bridge.copy_in.last_copied import LastCopied
 from kafka_bridge.copy_out.page import EngineTopic
@@ -24,7 +24,7 @@ class EngineTails(Protocol):
 
     def last_copied(self, topic: CopiedTopic, rows: Sequence[SourceState]) -> dict[int, LastCopied]: ...
 
-    def message_at(self, topic: CopiedTopic, queue: int, offset: int) -> FoundMessage: ...
+    def message_at(self, topic: CopiedTopic, queue: int, offset: int) -> MessageAt: ...
 
 
 class ComingCopy(NamedTuple):

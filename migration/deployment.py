@@ -34,6 +34,7 @@ from kafka_bridge.copy_out.positions import CopiedPositions, position_group, top
 from kafka_bridge.source_identity import source_of
 from migration import dual_reads, effects
 from migration.copied_tails import ComingCopy, ReturningCopy, TailChecks
+from migration.engine_protocol import EngineSide, no_groups, no_reader
 from migration.entries import marks
 from migration.errors import PlanRefused
 from migration.facts import IN_ENGINE, IN_KAFKA, MISSING, Facts, TopicFacts
@@ -45,7 +46,6 @@ from migration.positions import BOTH_HAVE, CopiedTopic, KafkaEnds, kafka_ends, n
 from migration.send_errors import SendErrors, read_send_errors
 from migration.states import Do, PlanState
 from migration.tails import CopyTails
-from migration.world_sides import EngineSide, no_groups, no_reader
 
 GROUPS_ASKED_MAX = 100_000
 

@@ -15,7 +15,7 @@ from engine.client.admin import AdminError
 from engine.client.backlog import backlogs
 from engine.client.copied import CopyLink, accept, states
 from engine.client.dial import Hello
-from engine.client.single_reads import FoundMessage, messages_at
+from engine.client.single_reads import MessageAt, messages_at
 from engine.link.copy import QUEUES_PER_REQUEST_MAX, ForeignSource, SourceState
 from kafka_bridge.copy_in.last_copied import LastCopied, last_copied
 from migration.leftovers import LeftDeadLetters, LeftDelayedMessages, dead_letters, delayed_messages
@@ -124,7 +124,7 @@ class EnginePositions:
             found |= last_copied(self._links[link], name, {each: rows[each] for each in queues if each < len(rows)})
         return found
 
-    def message_at(self, topic: CopiedTopic, queue: int, offset: int) -> FoundMessage:
+    def message_at(self, topic: CopiedTopic, queue: int, offset: int) -> MessageAt:
         """What a queue has at an offset. Raises AdminError."""
         link = next(each.link for each in self.homes(topic) if queue in each.queues)
         return messages_at(link, stored_name(topic.name, topic.made_ms), {queue: offset})[queue]

@@ -14,7 +14,7 @@ WAIT_MS = 5_000
 """How long the engine may need to fetch old records."""
 
 
-class FoundMessage(NamedTuple):
+class MessageAt(NamedTuple):
     """What a queue has at an offset.
 
     Attributes:
@@ -26,7 +26,7 @@ class FoundMessage(NamedTuple):
     is_deleted: bool = False
 
 
-def messages_at(link: CopyLink, stored: str, offsets: Mapping[int, int]) -> dict[int, FoundMessage]:
+def messages_at(link: CopyLink, stored: str, offsets: Mapping[int, int]) -> dict[int, MessageAt]:
     """The message at one offset of each queue, in one request. Raises AdminError, OSError, LinkError, PayloadError."""
     if not offsets:
         return {}
@@ -36,7 +36,7 @@ def messages_at(link: CopyLink, stored: str, offsets: Mapping[int, int]) -> dict
         raise AdminError(code, payload.decode("utf-8", "replace"))
     answer = ReadAnswer.decode(payload)
     found = {
-        piece.queue: FoundMessage(read_record(piece.records, 0)[0])
+        piece.queue: MessageAt(read_record(piece.records, 0)[0])
         for piece in answer.pieces()
         if piece.first_offset == offsets[piece.queue]
     }
@@ -47,9 +47,9 @@ def messages_at(link: CopyLink, stored: str, offsets: Mapping[int, int]) -> dict
         if report.code not in (OK, OFFSET_OUT_OF_RANGE):
             raise AdminError(report.code, report.error or f"topic={stored} queue={queue}: READ")
         if (report.min_offset or 0) > at:
-            found[queue] = FoundMessage(None, is_deleted=True)
+            found[queue] = MessageAt(None, is_deleted=True)
         elif at >= (report.end_offset or 0):
-            found[queue] = FoundMessage(None)
+            found[queue] = MessageAt(None)
         else:
             raise AdminError(TIMEOUT, f"topic={stored} queue={queue}: the message at {at} is not read yet")
     return found

@@ -8,6 +8,7 @@ from common.kafka.base import EARLIEST, END, STABLE_END, ClusterAdmin, KafkaTopi
 from common.kafka.records import Partition
 from engine.link.copy import SourceState
 from kafka_bridge.copy_in.core import Begin, Halt, PartitionBounds, first_step
+from kafka_bridge.copy_in.last_copied import LastCopied
 from kafka_bridge.source_identity import source_of
 
 TO_BE_COPIED = "records are to be copied"
@@ -83,6 +84,28 @@ def status_of(topic: str, kafka: KafkaSide, states: dict[int, SourceState]) -> l
             waits_for = f"up to {stable - state.next:,} {TO_BE_COPIED}"
         found.append(PartitionStatus(number, state.next, bounds.end, behind, waits_for))
     return found
+
+
+def without_last_copied(
+    reader: PartitionReader, last: Mapping[Partition, LastCopied], kafka: KafkaSide, wait_s: float
+) -> set[Partition]:
+    """The partitions that have not, or not any more, the record that was copied last. What is not read in time, has it."""
+    asked = {
+        each: at for each, at in last.items()
+        if kafka.bounds[each.number].start <= at.offset < kafka.stable_ends[each.number]
+    }  # fmt: skip
+    left, lost = set(asked), set()
+    reader.assign({each: at.offset for each, at in asked.items()})
+    until_s = time.monotonic() + wait_s
+    while left and time.monotonic() < until_s:
+        for records in reader.poll(0.2):
+            each = records.partition
+            if each not in left or records.next_offset <= asked[each].offset:
+                continue
+            left.discard(each)
+            if not records.offsets or not asked[each].is_at(records, 0, kafka.topic.id.bytes):
+                lost.add(each)
+    return lost
 
 
 def with_records_left(

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 from common.config.definitions import CutRecord
 from engine.client.admin import AdminError
 from engine.client.copied import CopyLink, states
-from engine.client.single_reads import FoundMessage, messages_at
+from engine.client.single_reads import MessageAt, messages_at
 from engine.link.codes import OFFSET_OUT_OF_RANGE, OK
 from engine.link.copy import SourceState
 from engine.link.operations import READ
@@ -69,7 +69,7 @@ class EngineReads:
             for queue, state in self._states(each, each.queues)
         }
 
-    def message_at(self, queue: int, offset: int) -> FoundMessage:
+    def message_at(self, queue: int, offset: int) -> MessageAt:
         """What the queue has at an offset."""
         broker = next(each for each in self._links if queue in each.queues)
         return messages_at(broker.link, self._topic, {queue: offset})[queue]

@@ -14,7 +14,7 @@ from common.kafka.errors import KafkaFault
 from common.kafka.group_admin import CommittedPosition
 from common.kafka.records import Partition, Records
 from common.kafka.repair_mark import REPAIR_NAME
-from engine.client.single_reads import FoundMessage
+from engine.client.single_reads import MessageAt
 from kafka_bridge.copy_out.page import EngineTopic
 from kafka_bridge.copy_out.positions import SEARCH_POLLS_MAX, SEARCH_WAIT_S, note_of
 from kafka_bridge.mapping import ID_HEADER, record_of
@@ -26,14 +26,14 @@ class TailDiffers(Exception):
     """Messages were copied that the engine has not. The text says from where on, and what to do."""
 
 
-class CopiedMessage(NamedTuple):
+class MarkedMessage(NamedTuple):
     """What a record of Kafka tells of the message. Attributes: offset: in the engine."""
 
     offset: int
     shown: bytes | None
     content: bytes
 
-    def is_at(self, found: FoundMessage) -> bool:
+    def is_at(self, found: MessageAt) -> bool:
         """Whether the engine has the message; retention may have deleted it."""
         if found.record is None:
             return found.is_deleted
@@ -62,9 +62,7 @@ class CopiedTails:
         group: whose positions are those of the copies.
     """
 
-    def __init__(
-        self, reader: PartitionReader, message_at: Callable[[Partition, int], FoundMessage], group: str
-    ) -> None:
+    def __init__(self, reader: PartitionReader, message_at: Callable[[Partition, int], MessageAt], group: str) -> None:
         self._reader, self._message_at, self._group = reader, message_at, group
 
     def faults(self, asked: Mapping[Partition, TailRange]) -> dict[Partition, str]:
@@ -98,7 +96,7 @@ class CopiedTails:
             span *= GROWTH
         return others
 
-    def _bisected(self, partition: Partition, found: list[CopiedMessage]) -> int:
+    def _bisected(self, partition: Partition, found: list[MarkedMessage]) -> int:
         """The offset of the first message that the engine has not; it has not the last one."""
         low, high = 0, len(found) - 1
         while low < high:
@@ -106,14 +104,14 @@ class CopiedTails:
             low, high = (middle + 1, high) if self._has(partition, found[middle]) else (low, middle)
         return found[high].offset
 
-    def _has(self, partition: Partition, copied: CopiedMessage) -> bool:
+    def _has(self, partition: Partition, copied: MarkedMessage) -> bool:
         return copied.is_at(self._message_at(partition, copied.offset))
 
     def _copied(
         self, lower: Mapping[Partition, int], asked: Mapping[Partition, TailRange]
-    ) -> dict[Partition, list[CopiedMessage]]:
+    ) -> dict[Partition, list[MarkedMessage]]:
         """The copies among the records between two offsets of each partition, in Kafka's order."""
-        found: dict[Partition, list[CopiedMessage]] = {each: [] for each in lower}
+        found: dict[Partition, list[MarkedMessage]] = {each: [] for each in lower}
         self._reader.assign(dict(lower))
         self._reader.resume([*lower])  # librdkafka keeps the pause of an earlier assignment
         before, silent = dict(lower), 0
@@ -128,7 +126,7 @@ class CopiedTails:
         return found
 
 
-def _copied_in(records: Records, place: EngineTopic) -> list[CopiedMessage]:
+def _copied_in(records: Records, place: EngineTopic) -> list[MarkedMessage]:
     found = []
     for headers, key, value in zip(records.headers, records.keys, records.values, strict=True):
         named = dict(headers)
@@ -136,7 +134,7 @@ def _copied_in(records: Records, place: EngineTopic) -> list[CopiedMessage]:
         if mark is None or REPAIR_NAME in named or not mark.matches(key, value):
             continue  # a repair is written out of its order
         if (mark.log_id, mark.topic_id, mark.queue) == (*place, records.partition.number):
-            found.append(CopiedMessage(mark.offset, named.get(ID_HEADER), mark.content_hash))
+            found.append(MarkedMessage(mark.offset, named.get(ID_HEADER), mark.content_hash))
     return found
 
 

@@ -21,6 +21,7 @@ from engine.link.codes import UNKNOWN_TOPIC
 from engine.link.copy import SourceState
 from kafka_bridge.connecting import connection_of, driver_of
 from kafka_bridge.copy_in.core import Halt, first_step
+from kafka_bridge.copy_in.last_copied import LastCopied, last_copied
 from kafka_bridge.copy_in.status import (
     TO_BE_COPIED,
     KafkaSide,
@@ -28,6 +29,7 @@ from kafka_bridge.copy_in.status import (
     kafka_side,
     status_of,
     with_records_left,
+    without_last_copied,
 )
 from kafka_bridge.source_identity import source_of
 from penstock.commands import engines
@@ -105,22 +107,40 @@ def both_sides(
 
 def status(instance: Instance, copy: CopyDefinitionFound) -> list[PartitionStatus]:
     """The state of the copy of each partition. Raises CommandError: a side does not answer."""
-    with both_sides(instance, copy) as (_, states, side):
+    with both_sides(instance, copy) as (links, states, side):
         found = status_of(copy.topic.name, side, states)
+        last = _last_copied(copy, links, states, {each.partition for each in found if goes_on(each)})
     behind = {
         each.partition: each for each in found if 0 < (each.behind or 0) <= LOOKED_THROUGH_MAX and is_behind(each, side)
     }
     positions = {Partition(copy.kafka_topic, number): each.next for number, each in behind.items()}
     ends = {each: side.stable_ends[each.number] for each in positions}
-    if not positions:
+    if not positions and not last:
         return found
     try:
         with closing(driver_of(copy.cluster).reader(connection(copy.cluster), ReaderOptions())) as reader:
             left = with_records_left(reader, positions, ends, READ_S)
+            lost = without_last_copied(reader, last, side, READ_S)
     except KafkaFault as fault:
         raise CommandError(str(fault), UNAVAILABLE) from fault
     done = {each.number for each in positions if each not in left}
-    return [each._replace(behind=0, waits_for="") if each.partition in done else each for each in found]
+    told = {each.number: last[each].loss(copy.topic.name, each) for each in lost}
+    found = [each._replace(behind=0, waits_for="") if each.partition in done else each for each in found]
+    return [each._replace(waits_for=told.get(each.partition, each.waits_for)) for each in found]
+
+
+def goes_on(found: PartitionStatus) -> bool:
+    """Whether its ends say so."""
+    return not found.waits_for or found.waits_for.endswith(TO_BE_COPIED)
+
+
+def _last_copied(
+    copy: CopyDefinitionFound, links: QueueLinks, states: dict[int, SourceState], queues: set[int]
+) -> dict[Partition, LastCopied]:
+    found: dict[int, LastCopied] = {}
+    for queue in queues & states.keys():
+        found |= last_copied(links.of(queue), links.stored, {queue: states[queue]})
+    return {Partition(copy.kafka_topic, queue): each for queue, each in found.items()}
 
 
 def is_behind(found: PartitionStatus, side: KafkaSide) -> bool:

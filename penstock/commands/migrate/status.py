@@ -66,7 +66,9 @@ def _plan_row(entry: PlanEntry) -> dict[str, Any]:
 def _show(instance: Instance, admin: Administrator, plans: PlanStore, entry: PlanEntry, output: str) -> None:
     try:
         with deployment_of(instance, admin, entry.plan, lambda sentence: None) as deployment:
-            facts = deployment.facts(with_positions=True, with_errors=True, with_groups=asks_groups(entry))
+            facts = deployment.facts(
+                with_positions=True, with_errors=True, with_groups=asks_groups(entry), with_tails=True
+            )  # fmt: skip
     except CommandError as fault:
         show_one(_unanswered_row(admin, entry, fault), output)
         raise
@@ -160,7 +162,7 @@ def _topic_row(name: str, topic: TopicFacts) -> dict[str, Any]:
         "engine_got": sum(engine for _, engine in topic.written) if topic.written else None,
         "open_transactions": sum(end - first for _, first, end in topic.open_transactions), "behind_out": topic.behind_out,
         "told": [
-            *topic.standstills, *filter(None, [topic.shape]), *topic.faults, *late,
+            *topic.standstills, *filter(None, [topic.tail, topic.shape]), *topic.faults, *late,
             *(_group_sentence(each, topic) for each in topic.groups),
         ],
     }  # fmt: skip

@@ -17,7 +17,7 @@ from common.config.store import SENT
 from common.kafka.base import EARLIEST, END, ClusterDescription, KafkaTopic
 from common.kafka.group_admin import CommittedPosition
 from common.kafka.records import Partition
-from engine.client.single_reads import FoundMessage
+from engine.client.single_reads import MessageAt
 from engine.link.copy import ForeignSource, QueueSource, SourceState
 from kafka_bridge.copy_out.page import EngineTopic
 from kafka_bridge.copy_out.positions import note_of
@@ -305,7 +305,7 @@ class World:
             places=self.places,
             backlog=self.backlog,
             last_copied=lambda topic, rows: {},
-            message_at=lambda topic, queue, offset: FoundMessage(None, is_deleted=True),
+            message_at=lambda topic, queue, offset: MessageAt(None, is_deleted=True),
             delayed=lambda topic: self.delayed.get(topic, LeftDelayedMessages(0, 0)),
             dead_letters=self.dead_letters,
         )

@@ -8,8 +8,10 @@ from common.kafka.records import Partition
 from engine.link.copy import ForeignSource, QueueSource, SourceState
 from kafka_bridge.copy_in.copies import shown
 from kafka_bridge.copy_in.core import PartitionBounds
+from kafka_bridge.copy_in.last_copied import LastCopied
+from kafka_bridge.copy_in.messages import RecordPlace, message_id
 from kafka_bridge.copy_in.standstills import WHOLE, Standstills
-from kafka_bridge.copy_in.status import NOT_BEGUN, KafkaSide, status_of, with_records_left
+from kafka_bridge.copy_in.status import NOT_BEGUN, KafkaSide, status_of, with_records_left, without_last_copied
 from kafka_bridge.source_identity import source_of
 from tests.services.memory_kafka import MemoryKafka, MemoryKafkaDriver
 
@@ -87,3 +89,14 @@ def test_offsets_before_an_end_count_as_left_only_where_there_are_records():
     assert with_records_left(reader, positions, ends, 5.0) == {full}
     assert with_records_left(reader, {full: 3}, {full: 9}, 0.01) == {full}, "what was not read counts as left"
     assert with_records_left(reader, {}, {}, 0.01) == set()
+
+
+def test_another_record_in_the_place_of_the_one_that_was_copied_last_is_told():
+    kafka, partition = MemoryKafka(orders=1), Partition("orders", 0)
+    kafka.add("orders", 0, b"a", b"b", b"c")
+    reader = MemoryKafkaDriver(kafka).reader(None, ReaderOptions())
+    time_ms = kafka.partitions["orders"][0][1].timestamp
+    shown = message_id([], RecordPlace(TOPIC.id.bytes, 0, 1))
+    for body, start, lost in ((b"b", 0, set()), (b"x", 0, {partition}), (b"x", 2, set())):
+        last = {partition: LastCopied(1, shown, b"k", body, time_ms)}
+        assert without_last_copied(reader, last, side(start, 3, 3), 1.0) == lost

@@ -12,7 +12,7 @@ from common.kafka.base import STABLE_END, ReaderOptions
 from common.kafka.group_admin import CommittedPosition
 from common.kafka.records import Partition
 from engine.client.admin import AdminClient
-from engine.client.single_reads import FoundMessage
+from engine.client.single_reads import MessageAt
 from engine.link.append import FSYNC, encode_append
 from engine.link.batch import encode_batch
 from engine.link.codes import OK
@@ -146,6 +146,6 @@ def test_messages_that_retention_has_deleted_in_the_engine_are_no_loss(desk):
     place = EngineTopic(desk.link().hello.log_id, desk.open().places()[0].topic_id)
     end = MemoryKafkaAdmin(desk.kafka).offsets([PARTITION], STABLE_END)[PARTITION]
     reader = desk.open_reader(None, None)
-    for found, fault in ((FoundMessage(None, is_deleted=True), False), (FoundMessage(None), True)):
+    for found, fault in ((MessageAt(None, is_deleted=True), False), (MessageAt(None), True)):
         tails = CopiedTails(reader, lambda partition, offset, found=found: found, "group")
         assert bool(tails.faults({PARTITION: TailRange(place, 0, end)})) is fault

@@ -1,4 +1,4 @@
-"""What a plan's deployment asks of the engine, and clients of worlds that are not asked for them."""
+"""The engine's side as a plan's deployment asks it, and clients of deployments that are not asked for them."""
 
 from collections.abc import Collection, Sequence
 from typing import Protocol
