@@ -2,20 +2,22 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 
 from common.config.definitions import TopicDefinition
 from common.config.text_values import ENGINE_HOME
-from common.kafka.base import STABLE_END, ClusterAdmin
+from common.kafka.base import STABLE_END, ClusterAdmin, PartitionReader
 from common.kafka.records import Partition
 from migration.errors import PlanRefused
 from migration.positions import CopiedTopic, EnginePositions
+from migration.tails import CopyTails
 
 STALL_S, LOOK_S = 30.0, 0.2
 
 
 def wait_for_copies(
     kafka: ClusterAdmin, engine: EnginePositions, definitions: Sequence[TopicDefinition], to_ms: int | None,
-    say: Callable[[str], object], stall_s: float = STALL_S,
+    open_reader: Callable[[], PartitionReader], say: Callable[[str], object], stall_s: float = STALL_S,
 ) -> None:  # fmt: skip
     """Block until the copies of topics at home in Kafka have its committed records of now, or those before `to_ms`.
 
@@ -27,9 +29,16 @@ def wait_for_copies(
         for each in definitions
         if each.home != ENGINE_HOME and not each.secondary
     ]
-    ends = _ends(kafka, topics, to_ms)
+    with closing(CopyTails(open_reader)) as tails:
+        _wait(engine, topics, _ends(kafka, topics, to_ms), tails, say, stall_s)
+
+
+def _wait(
+    engine: EnginePositions, topics: Sequence[CopiedTopic], ends: dict[Partition, int], tails: CopyTails,
+    say: Callable[[str], object], stall_s: float,
+) -> None:  # fmt: skip
     before, since_s, is_told = -1, time.monotonic(), False
-    while lacks := _lacking(engine, topics, ends):
+    while lacks := _lacking(engine, topics, ends, tails):
         total, now_s = sum(lacks.values()), time.monotonic()
         if total != before:
             before, since_s = total, now_s
@@ -61,14 +70,15 @@ def _ends(kafka: ClusterAdmin, topics: Sequence[CopiedTopic], to_ms: int | None)
 
 
 def _lacking(
-    engine: EnginePositions, topics: Sequence[CopiedTopic], ends: dict[Partition, int]
+    engine: EnginePositions, topics: Sequence[CopiedTopic], ends: dict[Partition, int], tails: CopyTails
 ) -> dict[Partition, int]:
     """Records that the copies lack, by partition; those without a copy are left out: the comparison refuses them."""
     rows = engine.copied(topics)
-    return {
-        each: end - rows[each.topic][each.number].next
+    places = {at: place for each in topics for at, place in engine.places(each, rows[each.name]).items()}
+    copied = {
+        each: min(rows[each.topic][each.number].next, end)
         for each, end in ends.items()
-        if each.number < len(rows[each.topic])
-        and rows[each.topic][each.number].number
-        and rows[each.topic][each.number].next < end
+        if each.number < len(rows[each.topic]) and rows[each.topic][each.number].number
     }
+    passed = tails.passed(copied, ends, places)
+    return {each: ends[each] - at for each, at in passed.items() if at < ends[each]}

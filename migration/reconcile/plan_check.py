@@ -63,7 +63,7 @@ class PlanCheck:
         """
         definitions = [self._definition(name) for name in self._plan.topic_names]
         if awaits_copies:
-            wait_for_copies(self._kafka(), self._engine, definitions, span.to_ms, self._progress)
+            wait_for_copies(self._kafka(), self._engine, definitions, span.to_ms, self._open_reader, self._progress)
         back = CopiedPositions(self._kafka, self._open_reader, position_group(self._plan.name))
         finder = BoundsFinder(self._kafka(), self._engine, self._open_reader, back, span)
         found: list[CheckedTopic] = []

@@ -23,7 +23,7 @@ def test_a_comparison_begins_when_the_copy_has_what_kafka_had(both):
         both.copy(3, 4)
 
     both.add(3)
-    wait_for_copies(both.admin, both.engine, [both.definition], None, say)
+    wait_for_copies(both.admin, both.engine, [both.definition], None, both.open_reader, say)
     assert told == [
         "the copies lack 3 records that Kafka had when the comparison began, most of them of "
         f"{both.name} partition 0: waiting for them"
@@ -35,7 +35,7 @@ def test_a_copy_that_stands_refuses_the_comparison(both):
     with pytest.raises(
         PlanRefused, match=r"lack 3 records .* and have stood for 0\.1 s: see `penstock migrate status`"
     ):
-        wait_for_copies(both.admin, both.engine, [both.definition], None, print, stall_s=0.1)
+        wait_for_copies(both.admin, both.engine, [both.definition], None, both.open_reader, print, stall_s=0.1)
 
 
 def test_records_after_the_end_of_the_span_and_topics_on_both_sides_are_not_waited_for(both):
@@ -44,6 +44,6 @@ def test_records_after_the_end_of_the_span_and_topics_on_both_sides_are_not_wait
     del both.cluster.partitions[both.name][0][2:]
     both.copy()
     both.cluster.partitions[both.name][0] += kept
-    wait_for_copies(both.admin, both.engine, [both.definition], 60_000 * 3, pytest.fail)
+    wait_for_copies(both.admin, both.engine, [both.definition], 60_000 * 3, both.open_reader, pytest.fail)
     dual = both.definition.__class__(both.name, home="kafka:main", queues=1, secondary="engine")
-    wait_for_copies(both.admin, both.engine, [dual], None, pytest.fail)
+    wait_for_copies(both.admin, both.engine, [dual], None, both.open_reader, pytest.fail)
