@@ -375,7 +375,7 @@ class TestZooKeeperCoordination(RealProcesses, RankContract, CoordinationContrac
 
     def test_a_node_that_is_no_place_of_a_candidate_hinders_no_election(self, open_another):
         one = open_another()
-        one._client.create(one._path("controllers", "by-hand"), b"", makepath=True)
+        one._connection.create(one._path("controllers", "by-hand"), b"")
         one.stand("one")
         until(lambda: one.is_controller() and one.controller() == "one", "the election")
 
