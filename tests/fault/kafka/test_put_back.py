@@ -1,0 +1,145 @@
+"""One side's data are put back to an older copy, and it gets other messages at the offsets of the lost ones: no command of a
+plan says that all is copied, and after an operator's word all of it is. Real processes and a real broker.
+"""
+
+import json
+import shutil
+import signal
+import urllib.error
+import urllib.request
+from contextlib import closing, contextmanager
+
+import pytest
+
+from common.kafka.base import ProducerOptions
+from common.kafka.drivers import open_driver
+from common.kafka.records import OutgoingRecords
+from kafka_bridge.copy_out.positions import position_group
+from tests.fault.kafka.test_shapes_and_positions import Changing
+from tests.waiting import until
+
+TOPIC = "shop"
+EARLIER, LOST, OTHERS = 20, 30, 45
+COPIED_S_MAX = 60.0
+LOST_IN_KAFKA = f"partition 0 offset {EARLIER + LOST - 1}: it has not the record that was copied from there"
+
+
+class PutBack(Changing):
+    """A broker and an engine whose data can be put back."""
+
+    def write(self, prefix, count) -> list[str]:
+        """Records of a writer beside the proxies."""
+        names = [f"{prefix}{number}" for number in range(count)]
+        values = [each.encode() for each in names]
+        with closing(_Closing(open_driver().producer(self.connection, ProducerOptions()))) as opened:
+            codes: list[int] = []
+            opened.producer.partitions(TOPIC)
+            records = OutgoingRecords([TOPIC] * count, [0] * count, [5] * count, values, values, [()] * count)
+            opened.producer.produce(records, lambda results: codes.extend(results.codes))
+            assert opened.producer.flush(30) and set(codes) == {0}
+        return names
+
+    @contextmanager
+    def bridge_stopped(self):
+        self.penstock.kill("kafka_bridge", signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.penstock.kill("kafka_bridge", signal.SIGCONT)
+
+    @contextmanager
+    def kafka_away(self):
+        """Its data, while it is stopped."""
+        self.brokers.shut_down(1)
+        yield self.folder / "kafka" / "node-1" / "data-1"
+        self.brokers.restart(1)
+
+    @contextmanager
+    def penstock_away(self):
+        """The engine's data, while all of Penstock is stopped."""
+        assert self.penstock.stop() == 0, self.penstock.told()
+        yield self.folder / "data" / "engine"
+        self.penstock.start()
+
+    def keep(self, data) -> None:
+        shutil.copytree(data, self.folder / "kept")
+
+    def put_back(self, data) -> None:
+        shutil.rmtree(data)
+        shutil.copytree(self.folder / "kept", data)
+
+    def notes(self) -> str:
+        """The notes of the bridge's /readyz, as text."""
+        port = self.penstock.refresh()["ops"]["kafka_bridge"]
+        try:
+            page = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10))
+        except urllib.error.HTTPError as answer:
+            page = json.load(answer)
+        return str({**page["faults"], **page["notes"]})
+
+
+class _Closing:
+    def __init__(self, producer) -> None:
+        self.producer = producer
+
+    def close(self) -> None:
+        self.producer.close(10)
+
+
+@pytest.fixture
+def side(tmp_path):
+    made = PutBack(tmp_path)
+    yield made
+    made.close()
+
+
+def test_a_kafka_that_was_put_back_while_the_bridge_was_stopped_stops_the_cut_until_an_operators_word(side):
+    side.create(TOPIC)
+    side.write("earlier", EARLIER)
+    side.write_plan(TOPIC)
+    side.migrate("verify", TOPIC)
+    with side.kafka_away() as data:
+        side.keep(data)
+    side.write("lost", LOST)
+    until(lambda: side.row(TOPIC)["copied"] == EARLIER + LOST, "the copy", COPIED_S_MAX)
+    with side.bridge_stopped():
+        with side.kafka_away() as data:
+            side.put_back(data)
+        side.write("other", OTHERS)
+        assert LOST_IN_KAFKA in side.migrate("cut", TOPIC, code=4)
+        assert side.row(TOPIC)["behind"] == OTHERS - LOST, "its ends do not tell"
+    until(lambda: LOST_IN_KAFKA in side.notes(), "the standstill of the bridge", COPIED_S_MAX)
+    assert LOST_IN_KAFKA in side.migrate("cut", TOPIC, "--accept", "source", code=4)
+    assert LOST_IN_KAFKA in side.penstock.run("topic", "show", TOPIC)["copy"]
+    assert any(LOST_IN_KAFKA in each for each in side.row(TOPIC)["told"])
+    side.penstock.run("kafka", "accept", TOPIC, "--partition", "0", "--start", str(EARLIER), "--reason", "put back")
+    until(lambda: side.row(TOPIC)["copied"] == EARLIER + OTHERS, "the copy of the others", COPIED_S_MAX)
+    side.way(TOPIC, "cut")
+    assert side.row(TOPIC)["engine_end"] == EARLIER + LOST + OTHERS
+
+
+def test_an_engine_that_was_put_back_stops_the_rollback_until_an_operators_word(side):
+    side.plan(TOPIC)
+    side.way(TOPIC, "verify", "cut", "soak")
+    sent = side.send(TOPIC, "earlier", EARLIER)
+    until(lambda: side.kafka_ids(TOPIC) == sorted(sent), "the copy back", COPIED_S_MAX)
+    with side.penstock_away() as data:
+        side.keep(data)
+    sent += side.send(TOPIC, "lost", LOST)
+    until(lambda: side.kafka_ids(TOPIC) == sorted(sent), "the copy back", COPIED_S_MAX)
+    with side.penstock_away() as data:
+        side.put_back(data)
+    side.penstock.run("broker-group", "accept", "main")
+    sent += side.send(TOPIC, "other", OTHERS)
+    told = side.migrate("rollback", TOPIC, "--accept", "source", code=4)
+    assert f"topic shop queue 0: from offset {EARLIER} on the engine has not the messages that were copied" in told
+    assert f"from offset {EARLIER} on" in side.migrate("retire", TOPIC, code=4)
+    until(lambda: f"from offset {EARLIER} on" in side.notes(), "the standstill of the bridge", COPIED_S_MAX)
+    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+    position = ConsumerGroupTopicPartitions(position_group(TOPIC), [TopicPartition(TOPIC, 0, EARLIER)])
+    for done in side.hand.alter_consumer_group_offsets([position]).values():
+        done.result(30)
+    until(lambda: side.kafka_ids(TOPIC) == sorted(sent), "the copy of the others", COPIED_S_MAX)
+    side.way(TOPIC, "rollback")
+    assert side.kafka_ids(TOPIC) == sorted(sent)
