@@ -25,6 +25,7 @@ class FakePeer:
         self.peer_state = SimpleNamespace(role=REPLICA_ROLE, name="b", on_stored=None)
         self.closed: list[str] = []
         self.sent: list[tuple[int, int]] = []
+        self.backlog = 0
 
     def send_frame(self, op, request_id, code, parts):
         self.sent.append((op, code))
