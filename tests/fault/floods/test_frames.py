@@ -27,7 +27,7 @@ from tests.waiting import until
 FRAMES = int(os.environ.get("PENSTOCK_FLOOD_FRAMES", "2000"))
 SEED = int(os.environ.get("PENSTOCK_SEED", "1"))
 WINDOW_S = float(os.environ.get("PENSTOCK_FLOOD_WINDOW_S", "2"))
-GROWN_BYTES_MAX = 24 * MIB
+GROWN_BYTES_MAX = 48 * MIB
 PROVED_BYTES = 128  # per frame: who knows the key may add groups, topics and messages, whose names are kept
 LOG_BYTES_MAX = 200_000
 TRACEBACKS_MAX = 3
