@@ -32,7 +32,7 @@ class ProxyKey(NamedTuple):
 
 
 class OperatorKeys(NamedTuple):
-    """What an operator has. Either may be empty."""
+    """The keys of an operator. Either may be empty."""
 
     admin: bytes = b""
     cluster: bytes = b""

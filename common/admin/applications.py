@@ -175,7 +175,7 @@ def ungrant(admin: Administrator, name: str, grants: Grants) -> ApplicationDefin
 
 
 class StoredKeys(NamedTuple):
-    """How the secrets of all keys are kept.
+    """Storage of the secrets of all keys: derived, or in clear.
 
     Attributes:
         clear: number of keys with secrets in clear, by application.

@@ -79,7 +79,7 @@ class KindView:
         return sorted(name for text in texts for name, line in layout.lines_of(text).items() if part in line)
 
     def found(self, pattern: re.Pattern[bytes]) -> set[bytes]:
-        """What the pattern finds in the stored texts, without parsing them; buckets that are packed stay packed."""
+        """The matches of the pattern in the stored texts, which are not parsed. Packed buckets stay packed."""
         packed = zip(self.texts, self.buckets.payloads, strict=True)
         texts = (layout.unpack(payload, "a bucket") if text is None else text for text, payload in packed)
         return {each for text in texts for each in pattern.findall(text)}

@@ -107,7 +107,7 @@ class ConfigView:
         return self._kinds[kind].names_with(part)
 
     def found_in(self, kind: str, pattern: re.Pattern[bytes]) -> set[bytes]:
-        """What the pattern finds in the stored texts of the kind, without parsing them."""
+        """The matches of the pattern in the stored texts of the kind, which are not parsed."""
         return self._kinds[kind].found(pattern)
 
     def kafka_cluster(self, name: str) -> KafkaClusterDefinition | None:
