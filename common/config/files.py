@@ -1,13 +1,18 @@
 """Atomic replacement of files: neither a crash nor a power cut leaves a partial file."""
 
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 
 
 def mode_in(directory: Path) -> int:
-    """The mode of a new file: its owner's, and of its group what that may do with the directory."""
-    return 0o600 | directory.stat().st_mode & 0o060
+    """The mode of a new file: its owner's; where the directory has the setgid bit, its group may do what it may there.
+
+    Without the bit, a directory that a usual umask left open to its group would give away the secrets below it.
+    """
+    mode = directory.stat().st_mode
+    return 0o600 | (mode & 0o060 if mode & stat.S_ISGID else 0)
 
 
 def open_in_mode(path: Path, flags: int, mode: int) -> int:

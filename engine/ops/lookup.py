@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from functools import partial
 
+from common.net.limits import UNREAD_BYTES_MAX
 from engine.link import layout
 from engine.link.integers import U32
 from engine.link.pieces import PIECE
@@ -82,6 +83,9 @@ class LookUps:
         if search.is_cancelled:
             return
         self._waiting.remove(peer, request_id)
+        if peer.backlog > UNREAD_BYTES_MAX:  # RUNNING_MAX searches may have begun before the first answer was queued
+            peer.close("it does not read its answers to LOOK_UP")
+            return
         if search.error:
             peer.send_frame(op, request_id, layout.UNAVAILABLE, [search.error.encode()])
             return
