@@ -60,6 +60,15 @@ def export_snapshot(path: Path) -> Export:
     return _export(kinds, saved.identity, version, saved.current_at_ms)
 
 
+def is_replaceable(path: Path) -> bool:
+    """Whether a new export may take the place of what is at `path`: nothing, an empty file or an earlier export."""
+    if not path.is_file():  # a device or a pipe is no place for a file
+        return not path.exists()
+    with path.open("rb") as file:
+        head = file.read(len(FORMAT) + 32)
+    return not head or FORMAT.encode() in head
+
+
 def _export(kinds: dict[str, Any], identity: StoreIdentity | None, version: dict[str, int], at_ms: int) -> Export:
     head = {"format": FORMAT, "exported_at_ms": at_ms, "identity": identity and identity._asdict(), "version": version}
     return {**head, "kinds": kinds}

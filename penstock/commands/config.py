@@ -46,7 +46,7 @@ command.add_command(show)
 
 @command.command()
 @click.option("--to", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-              help="Write to FILE with mode 0600 (default: stdout).")  # fmt: skip
+              help="Write to FILE with mode 0600 (default: stdout). It may exist if it is an export.")  # fmt: skip
 @click.option("--snapshot", "source", type=FILE, metavar="FILE",
               help="Export what a process has kept in its snapshot FILE, in place of the store.")  # fmt: skip
 @instance_options()
@@ -55,6 +55,8 @@ def export(instance: Instance, to: Path | None, source: Path | None) -> None:
 
     Root keys are not in it: without their file, applications whose secrets are derived need new keys.
     """
+    if to is not None and not transfer.is_replaceable(to):
+        raise CommandError(f"--to {to}: the file exists and is no export: remove it or name another one", CONFLICT)
     if source is not None:
         made = transfer.export_snapshot(source)
     else:

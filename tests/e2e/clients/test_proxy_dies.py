@@ -9,7 +9,7 @@ from tests.e2e.clients.access import Access, of_running
 from tests.e2e.clients.conftest import LANGUAGES_IN_LONG_TESTS, Finished, Run, Seen, digests
 from tests.services import thrift_toolchains
 
-LINES = 20_000  # in calls of one message: some seconds, so that the kill comes in the middle
+LINES = 40_000  # in calls of one message: three seconds of the fastest client, so that the kill comes in the middle
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """`penstock config` on a file store: backup, restore, difference, check and repair."""
 
 import json
+import os
 import shutil
 import stat
 
@@ -41,6 +42,15 @@ def test_differences_are_shown_without_secrets_and_nothing_is_written(run, fille
     ]  # fmt: skip
     assert secret not in shown.output
     assert len(json.loads(run("topic", "list", "-o", "json").stdout)) == 2
+
+
+def test_an_export_replaces_an_earlier_one_and_no_other_file(run, filled, tmp_path):
+    run("config", "export", "--to", str(tmp_path / "backup.json"))
+    (tmp_path / "users").write_text("root:x:0:0:root:/root:/bin/bash\n")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("users", "pipe"):
+        assert "is no export" in run("config", "export", "--to", str(tmp_path / name), code=4).stderr
+    assert (tmp_path / "users").read_text().startswith("root:x") and (tmp_path / "pipe").is_fifo()
 
 
 def test_an_export_is_applied_and_then_there_is_no_difference(run, filled):
