@@ -15,12 +15,17 @@ from contextlib import closing
 from pathlib import Path
 
 from bench.figures import Figure
-from bench.kafka.desk import CLUSTER, KafkaDesk, create_on, kafka_desk, wait_for
+from bench.kafka.desk import CLUSTER, WAIT_S, KafkaDesk, create_on, kafka_desk, wait_for
 from bench.pages import metrics_page
 from common.config.opening import open_store
 from common.config.store import ConfigStore
 from common.kafka.drivers import open_driver
 from common.shared_reads import hidden_topic
+from engine.client.blocking import RoleLink
+from engine.link.operations import TOPIC
+from engine.link.proof import KAFKA_BRIDGE_ROLE
+from engine.link.topic import encode_topics
+from kafka_bridge.copy_out.copier import IDLE_S
 
 COUNTS = (1, 20, 200, 1_000)
 PARTITIONS, CREATED_AT_ONCE = 2, 250
@@ -46,6 +51,8 @@ def run_many(scale: float, seconds: float, say: Callable[[str], None]) -> list[F
                 _create_in_kafka(desk, names)
                 with closing(open_store(desk.instance.facts["config"])) as store:
                     way(store, names)
+                if way is not _from_kafka:
+                    _create_in_engine(desk, names)
                 made = count
                 figures += _measured(desk, way.__name__, count, seconds, say)
     return figures
@@ -55,6 +62,14 @@ def _create_in_kafka(desk: KafkaDesk, names: list[str]) -> None:
     with closing(open_driver().admin(desk.connection)) as admin:
         for at in range(0, len(names), CREATED_AT_ONCE):
             create_on(admin, dict.fromkeys(names[at : at + CREATED_AT_ONCE], PARTITIONS))
+
+
+def _create_in_engine(desk: KafkaDesk, names: list[str]) -> None:
+    """As the first message of each would."""
+    facts = desk.instance.facts
+    key = Path(facts["cluster_key"]).read_bytes()
+    with closing(RoleLink((facts["engine"]["host"], facts["engine"]["port"]), key, KAFKA_BRIDGE_ROLE, WAIT_S)) as link:
+        link.call(TOPIC, encode_topics([(name, PARTITIONS) for name in names]))
 
 
 def _from_kafka(store: ConfigStore, names: list[str]) -> None:
@@ -83,6 +98,9 @@ def _dual_read(store: ConfigStore, names: list[str]) -> None:
 def _measured(desk: KafkaDesk, what: str, count: int, seconds: float, say: Callable[[str], None]) -> Iterator[Figure]:
     began_s = time.monotonic()
     wait_for(lambda: _is_settled(desk, COUNTED[what], count), f"{count} topics", SETTLED_S)
+    if what == "_to_kafka":
+        time.sleep(IDLE_S)  # so long a copy keeps its producer
+        wait_for(lambda: _is_settled(desk, COUNTED[what], count), f"{count} topics", SETTLED_S)
     say(f"many:{what.replace('_', ' ')}: {count} topics after {time.monotonic() - began_s:.1f} s")
     process = Path(f"/proc/{desk.pids['kafka_bridge']}")
     before, began_s = desk.cpu_s("kafka_bridge"), time.monotonic()

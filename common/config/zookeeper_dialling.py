@@ -32,7 +32,8 @@ class NearFirst(ConnectionHandler):  # type: ignore[misc]
     """Kazoo's connection to one server after the other.
 
     A machine that runs a server ends together with it. So none of its processes waits for a server of another machine
-    that has ended, and the others do not wait for its server.
+    that has ended, and the others do not wait for its server. A server that took no connection in some time is left out
+    for twice that time, while there are others: they may be choosing a leader, and take the session in a moment.
 
     Attributes:
         granted_s: length of the session that the server has granted; 0 before the first one.
@@ -53,17 +54,24 @@ class NearFirst(ConnectionHandler):  # type: ignore[misc]
     _is_refused = _is_anew = False  # of the present attempt
     on_granted: Callable[[], None]
     on_less: Callable[[int, int], None]
+    _silent_until_s: dict[tuple[str, int], float]
 
     def _expand_client_hosts(self) -> list[tuple[str, str, int]]:
+        now_s = time.monotonic()
+        self._silent_until_s = {each: until_s for each, until_s in self._silent_until_s.items() if until_s > now_s}
         hosts: list[tuple[str, str, int]] = super()._expand_client_hosts()
+        hosts = [each for each in hosts if each[1:] not in self._silent_until_s] or hosts
         return sorted(hosts, key=lambda each: not is_own_machine(each[1]))
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
         self._is_refused = False
-        seen = 0
+        seen, began_s = 0, time.monotonic()
         try:
             read_ms, connect_ms = super()._connect(host, hostip, port)
         except ConnectionDropped:
+            if self._socket is None:
+                now_s = time.monotonic()
+                self._silent_until_s[hostip, port] = now_s + 2 * (now_s - began_s)
             seen = self.client.last_zxid
             if not (self._is_refused and seen and self._is_refused_for_long):
                 raise
@@ -144,6 +152,7 @@ def dial_near_first(
         client, before.retry_sleeper, logger=client.logger, sasl_options=before.sasl_options
     )
     made.on_granted, made.on_less, made.credential_path = on_granted, on_less, credential_path
+    made._silent_until_s = {}
     return made
 
 

@@ -1,6 +1,7 @@
 """Requests to ZooKeeper whose answers do not come; which server is dialled, and for how long."""
 
 import pytest
+from kazoo.exceptions import ConnectionDropped
 from kazoo.handlers.gevent import SequentialGeventHandler
 from kazoo.handlers.threading import SequentialThreadingHandler
 
@@ -58,6 +59,30 @@ def dialled(asked, monkeypatch):
 def test_the_server_of_this_machine_is_dialled_first_and_the_others_by_chance(dialled):
     orders = {tuple(host for host, _, _ in dialled._expand_client_hosts()) for _ in range(100)}
     assert orders == {("192.0.2.2", "192.0.2.1", "192.0.2.3"), ("192.0.2.2", "192.0.2.3", "192.0.2.1")}
+
+
+def test_a_server_that_took_no_connection_is_left_out_for_twice_as_long_while_there_are_others(dialled, monkeypatch):
+    now_s = [100.0]
+    monkeypatch.setattr(zookeeper_dialling.time, "monotonic", lambda: now_s[0])
+
+    def create_connection(address, **options):
+        now_s[0] += 0.5 if address[0] == "192.0.2.1" else 0.0
+        raise TimeoutError if address[0] == "192.0.2.1" else ConnectionRefusedError
+
+    monkeypatch.setattr(dialled.handler, "create_connection", create_connection)
+
+    def dial(*numbers):
+        for number in numbers:
+            dialled._socket = None
+            with pytest.raises(ConnectionDropped):
+                dialled._connect("", f"192.0.2.{number}", 2181)
+        return {host for host, _, _ in dialled._expand_client_hosts()}
+
+    assert dial(1, 2) == {"192.0.2.2", "192.0.2.3"}
+    now_s[0] += 1.0
+    assert dial(2, 3) == {"192.0.2.1", "192.0.2.2", "192.0.2.3"}
+    dialled.client.hosts = [("192.0.2.1", 2181)]
+    assert dial(1) == {"192.0.2.1"}
 
 
 @pytest.mark.parametrize("handler", [SequentialThreadingHandler, SequentialGeventHandler])
