@@ -164,7 +164,10 @@ class OutCopier:
                 lambda: admin, lambda: clients.driver.reader(kafka.opened, ReaderOptions()), group_of(self.copy)
             )
             committed = copied.committed([Partition(topic.name, each) for each in places if each < topic.partitions])
-            positions = copied.of(topic, places, committed, engine.cut)
+            positions = copied.of(
+                topic, places, committed, engine.cut, lambda queue, at: engine.message_at(queue, at).is_deleted
+            )
+            self._warn_of_leaps(committed, positions)
             self._check_tails(
                 engine, topic, places_to_check(topic.name, topic.id, places, positions, committed), clients
             )
@@ -175,6 +178,16 @@ class OutCopier:
             self._copy_on(transactions, lambda: self._goes_on(engine, kafka), is_awaited)
         self.next = {queue: positions.get(queue, engine.begin(queue)) for queue in places if queue < topic.partitions}
         self.again_s = time.monotonic() + (SHAPE_S if self.fault else KEEP_S)
+
+    def _warn_of_leaps(self, committed: Mapping[Partition, CommittedPosition], positions: Mapping[int, int]) -> None:
+        for partition, each in committed.items():
+            at = positions.get(partition.number, each.offset)
+            if partition.topic == self.copy.topic_of_kafka and not each.note and each.offset > at:
+                limited.warning(
+                    "copy_out=%s: the position %d of group %s in partition %d is not followed: the copy goes on at %d, as the "
+                    "messages from there on are not in Kafka",
+                    self.copy.name, each.offset, group_of(self.copy), partition.number, at,
+                )  # fmt: skip
 
     def _check_tails(
         self, engine: EngineReads, topic: KafkaTopic, copied: Mapping[Partition, EngineTopic], clients: TurnClients

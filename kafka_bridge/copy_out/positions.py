@@ -2,7 +2,8 @@
 
 Each is committed with a note of the topics between which it counts. A position with another note is of a topic that was
 deleted and made again, on either side: it counts for nothing. Where the group has none, for example since Kafka has
-expired it, the last copied record of the partition tells it.
+expired it, the last copied record of the partition tells it. One without a note is an operator's: it may lead back, or over
+messages that retention has deleted, and never over others.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -71,27 +72,29 @@ class CopiedPositions:
 
     def of(
         self, topic: KafkaTopic, places: Mapping[int, EngineTopic], committed: Mapping[Partition, CommittedPosition],
-        cut: CutRecord | None,
+        cut: CutRecord | None, is_deleted: Callable[[int, int], bool] = lambda queue, offset: False,
     ) -> dict[int, int]:  # fmt: skip
         """Next offset per queue; a queue of which nothing was copied is left out. Raises KafkaFault.
 
         Args:
             places: the engine's topic per queue; queues for which Kafka has no partition are left out.
             cut: of the copy's plan, since which its messages were copied; None: since ever.
+            is_deleted: whether retention has deleted the message at an offset of a queue. It is asked for positions of
+                operators that lead on; without it none of them counts.
         """
         found: dict[int, int] = {}
         for queue, place in places.items():
             partition, at = Partition(topic.name, queue), None
             if queue < topic.partitions:
                 since = cut.kafka_end(queue) if cut is not None and cut.kafka_topic_id == str(topic.id) else 0
-                at = self._of(partition, place, topic.id, committed.get(partition), since)
+                at = self._of(partition, place, topic.id, committed.get(partition), since, is_deleted)
             if at is not None:
                 found[queue] = at
         return found
 
     def _of(
         self, partition: Partition, place: EngineTopic, kafka_topic_id: UUID, committed: CommittedPosition | None,
-        since: int,
+        since: int, is_deleted: Callable[[int, int], bool],
     ) -> int | None:  # fmt: skip
         # A driver may give more than was written; a note is whole where it begins so, since its last part has one length.
         if committed is not None and committed.note.startswith(note_of(place, kafka_topic_id)):
@@ -99,8 +102,8 @@ class CopiedPositions:
         marked = self._after_last_mark(partition, place, since)
         if marked is None or committed is None or committed.note:
             return marked
-        # Without a note it is of a version before, or an operator's: of this topic, which was copied here.
-        return committed.offset
+        leads_on = committed.offset > marked and not is_deleted(partition.number, committed.offset - 1)
+        return marked if leads_on else committed.offset
 
     def _after_last_mark(self, partition: Partition, place: EngineTopic, since: int) -> int | None:
         """The engine offset after the last record that was copied to a partition; None: there is none.

@@ -40,9 +40,9 @@ class Copied:
     def note(self, place=PLACE):
         return note_of(place, self.kafka.ids["orders"])
 
-    def at(self, cut=None):
+    def at(self, cut=None, **options):
         topic = self.admin.topics(["orders"])["orders"]
-        return self.positions.of(topic, {0: PLACE}, self.positions.committed(), cut).get(0)
+        return self.positions.of(topic, {0: PLACE}, self.positions.committed(), cut, **options).get(0)
 
 
 def test_it_goes_on_behind_the_last_copied_message_and_a_repair_is_none():
@@ -77,13 +77,21 @@ def test_a_note_counts_whatever_the_driver_has_read_behind_its_end(behind):
     assert copied.at() == 77
 
 
-def test_a_position_without_a_note_counts_where_this_topic_was_copied():
-    """A version before has written none, and neither do Kafka's tools."""
+def test_a_position_without_a_note_leads_back_where_this_topic_was_copied():
+    """Kafka's tools write none."""
     copied = Copied()
-    copied.commit(80, "")
+    copied.commit(8, "")
     assert copied.at() is None, "it may be of any topic"
     copied.kafka.add("orders", 0, b"a", headers=[mark(12)])
-    assert copied.at() == 80
+    assert copied.at() == 8
+
+
+def test_a_position_without_a_note_leads_on_only_over_messages_that_retention_has_deleted():
+    copied = Copied(12)
+    copied.commit(80, "")
+    assert copied.at() == 13
+    assert copied.at(is_deleted=lambda queue, offset: offset < 79) == 13
+    assert copied.at(is_deleted=lambda queue, offset: offset < 80) == 80
 
 
 def test_records_of_before_the_cut_are_not_read_and_none_is_read_twice():
