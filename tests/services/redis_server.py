@@ -22,21 +22,27 @@ class RedisServer:
     Args:
         settings: in place of, or beside, the safe ones; names as in redis.conf.
         renamed: commands that do not exist there.
+        host: its address.
+        port: 0: a free one.
     """
 
-    def __init__(self, directory: Path, settings: dict[str, str] | None = None, renamed: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, directory: Path, settings: dict[str, str] | None = None, renamed: tuple[str, ...] = (),
+        host: str = "127.0.0.1", port: int = 0,
+    ) -> None:  # fmt: skip
         self._binary = shutil.which("redis-server")
         require(self._binary, "redis-server: apt install redis-server")
         directory.mkdir(parents=True, exist_ok=True)
-        self.port = free_port()
+        self.host, self.port = host, port or free_port()
         self._directory, self._process = directory, None
         self._arguments: tuple[str, ...] = ()
         lines = {
             **SAFE,
             "port": str(self.port),
-            "bind": "127.0.0.1",
+            "bind": host,
             "dir": str(directory),
             "save": '""',
+            "repl-diskless-sync-delay": "0",
             **(settings or {}),
         }
         text = "".join(f"{name} {value}\n" for name, value in lines.items())
@@ -45,14 +51,14 @@ class RedisServer:
 
     @property
     def url(self) -> str:
-        return f"redis://127.0.0.1:{self.port}"
+        return f"redis://{self.host}:{self.port}"
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
     def client(self, **options: Any) -> redis.Redis:
-        return redis.Redis(port=self.port, socket_timeout=10, protocol=2, driver_info=None, **options)
+        return redis.Redis(host=self.host, port=self.port, socket_timeout=10, protocol=2, driver_info=None, **options)
 
     def start(self) -> "RedisServer":
         with open(self._directory / "redis.log", "ab") as log:
@@ -71,7 +77,7 @@ class RedisServer:
 
     def _serves(self) -> bool:
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
+            with socket.create_connection((self.host, self.port), timeout=1) as connection:
                 connection.sendall(b"*1\r\n$4\r\nPING\r\n")
                 return connection.recv(5) == b"+PONG"  # not while it loads its data
         except OSError:

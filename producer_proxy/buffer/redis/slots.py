@@ -7,7 +7,8 @@ A proxy writes to its own slot only. A proxy that finds entries in the slot of a
 releases it. Claims are never in Redis: at `maxmemory` Redis takes no lock.
 """
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -16,7 +17,10 @@ from redis.exceptions import ResponseError
 from common.config.errors import StoreDamaged, StoreUnavailable
 from common.config.store import ConfigStore
 from common.keyhash import murmur2
+from common.limited_log import LimitedLog
 from producer_proxy.buffer.redis.layouts import Layout
+
+limited = LimitedLog(logging.getLogger("penstock.producer_proxy.buffer"))
 
 PREFIX = "penstock:buffer"
 SLOTS = 64
@@ -134,6 +138,27 @@ class BufferSlots:
 
     def dead_key(self) -> str:
         return dead_key(self._prefix)
+
+    def look_after(self, client: Any, lengths: Mapping[str, int]) -> bool:
+        """Claim a slot to write to, release adopted ones that are empty, and adopt those of stopped proxies.
+
+        Args:
+            lengths: number of values by the shard's key.
+        Returns: whether the slots are others now. May raise StoreUnavailable, NoSlot, errors of redis-py.
+        """
+        is_changed = False
+        if not self.writable():
+            self.claim_own()
+            is_changed = True
+        for slot in list(self.adopted):
+            if not any(lengths.get(shard.key) for shard in self.shards(slot)) or self.lost(slot):
+                self.release(slot)
+                is_changed = True
+        with suppress(StoreUnavailable):  # then no slot can be claimed now
+            if self.find_orphans(client):
+                limited.warning("buffer=redis: drains slots %s of stopped proxies", sorted(self.adopted))
+                is_changed = True
+        return is_changed
 
     def find_orphans(self, client: Any) -> bool:
         """Claim unclaimed slots of others that hold entries; returns whether there were any. May raise."""

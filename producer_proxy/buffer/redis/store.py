@@ -25,7 +25,7 @@ from producer_proxy.buffer.entry import BufferEntry
 from producer_proxy.buffer.errors import BufferError_, BufferFull, BufferUnavailable, BufferUncertain
 from producer_proxy.buffer.native import entries_of
 from producer_proxy.buffer.redis import guard
-from producer_proxy.buffer.redis.client import AWAY
+from producer_proxy.buffer.redis.client import AWAY, met_servers
 from producer_proxy.buffer.redis.counts import ShardCounts
 from producer_proxy.buffer.redis.layouts import LAYOUTS, HeadChanged, Layout, ShardValue
 from producer_proxy.buffer.redis.puts import PutQueue
@@ -62,7 +62,7 @@ class RedisStore(BufferStore):
         self._client: Any = None
         self._slots = BufferSlots(config, prefix, lambda key: LAYOUTS[layout](self._client, key))
         self._counts = ShardCounts(self._count_damaged)
-        self._broken = False
+        self._broken, self._met = False, 0
         self._mutex = RLock()
         self._puts = PutQueue(self._mutex, self._push_or_fail, self._leave_failed)
         self._fault: str | None = "Redis has not answered yet"
@@ -105,14 +105,24 @@ class RedisStore(BufferStore):
         if self._client is None or not self._drains:
             return []
         with self._mutex, self._translated_errors():
+            self._look_at_server()
             if self._counts.stale:
                 self._recount()
             for shard in self._slots.drainable():
-                if taken := self._take_from(shard, skip, count_max, bytes_max):
+                taken = self._take_from(shard, skip, count_max, bytes_max)
+                if self._look_at_server():
+                    break  # what was taken is of another server, and the engine may have it
+                if taken:
                     return taken
             if self._counts.stale:  # a shard has nothing where entries were counted
                 self._recount()
         return []
+
+    def _look_at_server(self) -> bool:
+        """Have the shards counted again when connections lead to another server; returns whether they do since the last look."""
+        met, self._met = self._met, met_servers(self._client)
+        self._counts.stale |= met != self._met
+        return met != self._met
 
     def _take_from(self, shard: Layout, skip: Collection[str], count_max: int, bytes_max: int) -> list[KeptEntry]:
         if self._counts.waiting(shard) <= 0:
@@ -350,7 +360,8 @@ class RedisStore(BufferStore):
 
     def _check_entries(self) -> str | None:
         """Look after slots and counts. Returns why Redis deletes nothing."""
-        self._look_after_slots()
+        self._counts.stale |= self._slots.look_after(self._client, self._counts.lengths)
+        self._look_at_server()
         if self._counts.stale or self._counts.lengths.keys() != {shard.key for shard in self._slots.counted()}:
             self._recount()
         self._dead_count = self._client.llen(self._slots.dead_key())
@@ -381,17 +392,3 @@ class RedisStore(BufferStore):
         self._client = self._connect()
         self._slots.forget()
         self._broken, self._counts.stale = False, True
-
-    def _look_after_slots(self) -> None:
-        slots = self._slots
-        if not slots.writable():
-            slots.claim_own()
-            self._counts.stale = True
-        for slot in list(slots.adopted):
-            if not any(self._counts.lengths.get(shard.key) for shard in slots.shards(slot)) or slots.lost(slot):
-                slots.release(slot)
-                self._counts.stale = True
-        with suppress(StoreUnavailable):  # then no slot can be claimed now
-            if slots.find_orphans(self._client):
-                limited.warning("buffer=redis: drains slots %s of stopped proxies", sorted(slots.adopted))
-                self._counts.stale = True
