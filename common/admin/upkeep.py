@@ -12,6 +12,7 @@ from common.config.store import KINDS, ConfigStore
 
 UNREADABLE_MAX = 20  # shown of one kind
 READINGS = 5  # of one kind, each of which has to find a fault
+LEAVES_OUT = "takes it out of the index; restore its entries with `penstock config apply`"
 
 
 class StoreFault(NamedTuple):
@@ -82,7 +83,9 @@ def _bucket_faults(kind: str, number: int, payload: bytes, index: list[int]) -> 
         return [StoreFault(subject, str(error))]
     revision = index[number] if number < len(index) else 0
     found: list[StoreFault] = []
-    if any(index) and layout.revision_of(payload) < revision:
+    if not payload and revision:
+        found.append(StoreFault(subject, f"is missing, but the index names its revision {revision}", LEAVES_OUT))
+    elif any(index) and layout.revision_of(payload) < revision:
         found.append(StoreFault(subject, f"is at revision {layout.revision_of(payload)}, the index names {revision}"))
     for name, line in lines.items():
         try:
@@ -94,7 +97,10 @@ def _bucket_faults(kind: str, number: int, payload: bytes, index: list[int]) -> 
 
 
 def repair(admin: Administrator) -> list[StoreFault]:
-    """Make lost indexes again from their buckets, remove damaged reports, mend access lists; return what was repaired."""
+    """Make lost indexes again from their buckets, leave lost buckets out of them, remove damaged reports, mend access lists.
+
+    Returns what was repaired.
+    """
     store = admin.store
     done = [StoreFault(path, problem, "gave it the list of its place") for path, problem in store.mend_access()]
     for kind in KINDS:
@@ -108,6 +114,8 @@ def repair(admin: Administrator) -> list[StoreFault]:
                 revisions[number] = layout.revision_of(payload)
             store.set_index(kind, revisions)
             done.append(StoreFault(kind, str(error), "made the index again from the buckets"))
+        for number in store.leave_out(kind):
+            done.append(StoreFault(f"{kind} bucket {number}", "was missing", f"took{LEAVES_OUT.removeprefix('takes')}"))
     for name, problem in store.damaged_reports().items():
         store.forget(name)
         done.append(StoreFault(f"applied/{name}", problem, "removed it"))

@@ -17,7 +17,10 @@ from common.config.store import KINDS, Change, ConfigStore, Versioned
 
 RACE_DEADLINE_S = 20.0
 INDEX_MISSING = "{}: the index is missing, but there are buckets: make it again with `penstock config repair`"
-
+BUCKET_MISSING = (
+    "{}: the bucket is missing, but the index names it: take it out of the index with `penstock config repair`, and "
+    "restore its entries with `penstock config apply`"
+)
 
 Seen = Mapping[str, Sequence[int]]
 """Indexes of other kinds that must not have changed at a commit."""
@@ -154,6 +157,20 @@ class BucketedStore(ConfigStore):
             payloads = {number: layout.pack({}, 1, f"{kind} bucket {number}") for number in empty}
             with self._writing(kind), suppress(LostRace):
                 self._commit(kind, payloads, tuple(max(each, 1) for each in index.revisions), index.token, {})
+
+    def leave_out(self, kind: str) -> list[int]:
+        while True:
+            with self._writing(kind), suppress(LostRace):
+                index = self._read_index(kind)
+                if missing := self._missing(kind, index):
+                    left = tuple(0 if number in missing else each for number, each in enumerate(index.revisions))
+                    self._commit(kind, {}, left, index.token, {})
+                return missing
+
+    def _missing(self, kind: str, index: Index) -> list[int]:
+        """Numbers of the buckets that the index names, and that are not there."""
+        found = self.found_buckets(kind)
+        return [number for number, revision in enumerate(index.revisions) if revision and number not in found]
 
     def _put_round(self, kind: str, left: dict[str, Change], versions: dict[str, int], seen: Seen) -> None:
         """Commit groups of buckets until another writer interferes, moving names from `left` to `versions`."""

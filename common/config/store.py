@@ -118,7 +118,12 @@ class ConfigStore(ABC):
 
     All methods may block for I/O, co-operatively where gevent has patched the process. All may raise StoreUnavailable.
     One store object may be used from several threads or greenlets.
+
+    Attributes:
+        keeps_members: whether it expects processes that have reported once to do so, see `members`.
     """
+
+    keeps_members = False
 
     @abstractmethod
     def identity(self) -> StoreIdentity | None:
@@ -187,6 +192,13 @@ class ConfigStore(ABC):
     def found_buckets(self, kind: str) -> dict[int, bytes]:
         """Every bucket of the kind by its number, whatever the index says: for checks and repairs."""
 
+    @abstractmethod
+    def leave_out(self, kind: str) -> list[int]:
+        """Take buckets that are missing out of the index, and return their numbers: for repairs.
+
+        Processes that have had them see that the store is older than what they know, and keep their last state.
+        """
+
     def users(self) -> list[StoreUser]:
         """The users that may change or read the store. Raises InvalidEntry: it names none."""
         raise InvalidEntry("users are named in ZooKeeper only: a directory has owner, group and modes")
@@ -251,7 +263,7 @@ class ConfigStore(ABC):
     def members(self) -> dict[str, Applied]:
         """The last report of every process that is expected to report: from its first one until it leaves.
 
-        Empty where a process cannot be cut off from the store.
+        Empty without `keeps_members`.
         """
         return {}
 

@@ -25,7 +25,7 @@ from kazoo.protocol.states import EventType
 
 from common.clock import SystemClock
 from common.config import buckets as layout
-from common.config.bucketed import INDEX_MISSING, BucketedStore, Index, LostRace, Seen, check_seen
+from common.config.bucketed import BUCKET_MISSING, INDEX_MISSING, BucketedStore, Index, LostRace, Seen, check_seen
 from common.config.errors import InvalidEntry, StoreDamaged, StoreUnavailable
 from common.config.identity import StoreIdentity, parse_identity
 from common.config.store import KINDS, Applied, ConfigVersion, StoreUser
@@ -46,6 +46,7 @@ limited = LimitedLog(log)
 
 
 class ZooKeeperStore(BucketedStore):
+    keeps_members = True
     transaction_bytes_max = 950_000  # ZooKeeper rejects packets from 1,048,575 bytes on
 
     def __init__(self, options: ZooKeeperOptions, is_proxy: bool = False):
@@ -111,18 +112,26 @@ class ZooKeeperStore(BucketedStore):
 
     def _read_buckets(self, kind: str, numbers: Sequence[int], index: Index) -> list[bytes]:
         wanted = [number for number in numbers if index.revisions[number]]
-        answers = self._ask_all(
-            [functools.partial(self._client.get_async, self._path(kind, f"{n:03d}")) for n in wanted]
-        )
-        found = {number: data for number, (data, _) in zip(wanted, answers, strict=True)}
+        try:
+            found = self._get_buckets(kind, wanted)
+        except zk.NoNodeError:
+            self._check_buckets(kind)
+            raise StoreUnavailable(f"{self._path(kind)}: changed during a read: try again") from None
         return [found.get(number, b"") for number in numbers]
+
+    def _get_buckets(self, kind: str, numbers: Sequence[int]) -> dict[int, bytes]:
+        sends = [functools.partial(self._client.get_async, self._path(kind, f"{n:03d}")) for n in numbers]
+        return {number: data for number, (data, _) in zip(numbers, self._ask_all(sends), strict=True)}
+
+    def _check_buckets(self, kind: str) -> None:
+        """Raises StoreDamaged: the index is missing, or names buckets that are missing."""
+        if missing := self._missing(kind, self._read_index(kind)):
+            raise StoreDamaged(BUCKET_MISSING.format(self._path(kind, f"{missing[0]:03d}")))
 
     def found_buckets(self, kind: str) -> dict[int, bytes]:
         path = self._path(kind)
         names = self._ask_quietly(lambda: self._client.get_children_async(path), zk.NoNodeError) or []
-        numbers = sorted(int(name) for name in names if name.isdigit())
-        sends = [functools.partial(self._client.get_async, self._path(kind, f"{n:03d}")) for n in numbers]
-        return {number: data for number, (data, _) in zip(numbers, self._ask_all(sends), strict=True)}
+        return self._get_buckets(kind, sorted(int(name) for name in names if name.isdigit()))
 
     @property
     def access_fault(self) -> str:
@@ -182,6 +191,8 @@ class ZooKeeperStore(BucketedStore):
             self._add_check(transaction, other, wanted)
         results = self._ask(transaction.commit_async, writes=True)
         failures = [result for result in results if isinstance(result, Exception)]
+        if any(isinstance(failure, zk.NoNodeError) for failure in failures):
+            self._check_buckets(kind)
         if any(isinstance(failure, RACED) for failure in failures):
             raise LostRace(kind)
         if any(isinstance(failure, zk.NoAuthError) for failure in failures):

@@ -33,6 +33,11 @@ from penstock.up.files import read_running
 
 Address = tuple[str, int]
 APPLIED_S_MAX = 3.0
+UNKNOWN_PROCESSES = "stored, but no process is known to this configuration, so none was waited for"
+EMPTY_BEFORE = (
+    ": it had no entries before: if it was emptied, processes that run keep their last state: restore it with "
+    "`penstock config apply`"
+)
 PROCESSES = ("producer_proxy", "consumer_proxy", "engine")
 KEYS = ("cluster_key", "admin_key", "controller_key", "secrets_key")
 WHO_VARIABLE = "PENSTOCK_WHO"
@@ -223,9 +228,12 @@ def open_config(instance: Instance) -> Iterator[ConfigStore]:
 def administration(instance: Instance, *, changes: bool = False, risk: str = "") -> Iterator[Administrator]:
     """The verbs' context.
 
-    With `changes` it ends when every expected process has applied them, or warns after APPLIED_S_MAX, with the `risk`.
+    With `changes` it ends when every expected process has applied them, or warns after APPLIED_S_MAX, with the `risk`. It
+    also warns where no process is expected though processes stay expected there: in a store that was emptied, they are
+    only known again once each has seen it.
     """
     with open_config(instance) as store:
+        was_empty = changes and store.keeps_members and store.identity() is None
         with name_hints.added(store):
             who = os.environ.get(WHO_VARIABLE) or f"cli:{_user()}@{socket.gethostname()}"
             yield Administrator(store, who, root_keys=instance.root_keys)
@@ -233,6 +241,8 @@ def administration(instance: Instance, *, changes: bool = False, risk: str = "")
             late = wait_applied(store, store.version(), APPLIED_S_MAX)
             if late:
                 click.echo(f"warning: stored, but not yet applied by {', '.join(late)}{risk}", err=True)
+            elif store.keeps_members and not store.members():
+                click.echo(f"warning: {UNKNOWN_PROCESSES}{EMPTY_BEFORE if was_empty else ''}", err=True)
 
 
 def warn_unreadable(error: InvalidDefinition) -> None:

@@ -10,6 +10,7 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
+from click.testing import CliRunner
 from kazoo.exceptions import NotEmptyError
 
 from common.admin import topics, transfer, upkeep
@@ -22,6 +23,7 @@ from common.config.store import Change
 from common.config.view import ConfigView
 from common.config.zookeeper_options import ZooKeeperOptions
 from common.config.zookeeper_store import ZooKeeperStore
+from penstock.__main__ import cli
 from tests.contract.test_config_store import ConfigStoreContract
 from tests.services.zookeeper import RECONNECT_S, ZooKeeper, expire
 from tests.waiting import until
@@ -316,6 +318,25 @@ def test_nodes_that_were_made_without_the_auth_file_are_told_at_each_start_found
         assert upkeep.verify(store) == [] and topics.show(admin, "orders")[0].name == "orders"
         with pytest.raises(StoreUnavailable, match="authentication failed"):
             topics.show(Administrator(stranger, "test"), "orders")
+
+
+def test_a_command_that_knows_no_process_says_that_it_has_waited_for_none(server):
+    """As right after ZooKeeper was emptied: those that run are known again once each has seen it."""
+    chroot = f"/contract/{next(CHROOTS)}"
+
+    def created(name):
+        url = f"zookeeper://{server.address}{chroot}"
+        result = CliRunner().invoke(cli, ["topic", "create", name, "--config", url])
+        assert result.exit_code == 0, result.output
+        return result.stderr
+
+    told = created("first")
+    assert "none was waited for" in told and "had no entries before" in told and "penstock config apply" in told
+    told = created("second")
+    assert "none was waited for" in told and "had no entries" not in told
+    with closing(ZooKeeperStore(ZooKeeperOptions(server.address, chroot))) as store:
+        store.report_applied("proxy", dict.fromkeys(store.version(), 1 << 20))
+        assert "waited" not in created("third")
 
 
 def test_without_an_auth_file_there_is_nothing_to_close(server):

@@ -118,6 +118,21 @@ def test_a_sound_store_verifies_and_a_lost_index_is_named_and_repaired(run, fill
     assert [each["name"] for each in json.loads(run("topic", "list", "-o", "json").stdout)] == ["a", "b"]
 
 
+def test_a_lost_bucket_is_named_left_out_of_the_index_and_restored_from_an_export(run, filled, tmp_path):
+    saved = tmp_path / "saved.json"
+    run("config", "export", "--to", str(saved))
+    (bucket,) = (tmp_path / "config" / "application").glob("0*")
+    bucket.unlink()
+    assert "is missing" in run("app", "list", code=1).stderr
+    (found,) = json.loads(run("config", "verify", "-o", "json", code=1).stdout)
+    assert "missing" in found["problem"] and "penstock config apply" in found["repair"]
+    assert "penstock config apply" in run("config", "repair").stdout
+    run("config", "verify")
+    assert json.loads(run("app", "list", "-o", "json").stdout) == []
+    run("config", "apply", str(saved))
+    assert "shop" in run("app", "list", "-o", "json").stdout
+
+
 def test_a_damaged_bucket_and_an_entry_of_a_later_version_are_named(run, filled, tmp_path):
     store = open_store(f"file://{tmp_path}/config")
     store.put("topic", "later", {"durability": "of a later version"}, 0)
