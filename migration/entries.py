@@ -17,13 +17,16 @@ from typing import Any
 
 from common.clock import Clock
 from common.config.buckets import VALUE_BYTES_MAX
+from common.config.definitions import TopicDefinition
+from common.config.ended_fences import topic_in
 from common.config.errors import EntryNotFound, VersionConflict
 from common.config.store import Change, ConfigStore
 from common.quoting import quoted, thing
 from common.utc import utc
 from migration.errors import PlanBusy, PlanRefused
+from migration.fit import was_cut
 from migration.plan import DIGEST_CHARS, MigrationPlan, parse_plan
-from migration.recipes.course import ENDED
+from migration.recipes.course import ENDED, PlanStep
 from migration.states import PlanState
 
 KIND, TOPIC_KIND = "migration", "migration_topic"
@@ -136,6 +139,12 @@ class PlanStore:
         version = self._store.put(KIND, entry.plan.name, entry.to_value(), entry.version)
         return replace(entry, version=version, kept=digest)
 
+    def check(self, entry: PlanEntry) -> None:
+        """Raises VersionConflict: the store has another entry of the plan than this one, or none."""
+        found = self._store.get(KIND, entry.plan.name)
+        if found is None or found.version != entry.version:
+            raise VersionConflict(KIND, entry.plan.name, entry.version, found.version if found else 0)
+
     def _keep_ends(self, state: PlanState) -> None:
         found = {name: self._store.get(TOPIC_KIND, name) for name in state.ends}
         self._store.put_many(TOPIC_KIND, [
@@ -149,10 +158,18 @@ class PlanStore:
         return [PlanEntry.from_value(name, each.value, each.version) for name, each in found]
 
     def add(self, plan: MigrationPlan) -> PlanEntry:
-        """Store a new plan, or one in place of a plan that has not begun or has ended. Raises PlanRefused."""
+        """Store a new plan, or one in place of a plan that has not begun or has ended. Raises PlanRefused.
+
+        One that was lost with the configuration goes on at its cut, see `was_cut`.
+        """
         found = self._store.get(KIND, plan.name)
         state = PlanState(plan.name, recipe=plan.recipe)
         history: tuple[Happening, ...] = ()
+        what = f"plan {plan.digest} stored"
+        if found is None and was_cut(plan, self._topics(plan)):
+            for name in plan.topic_names:
+                set_mark(self._store, name, plan.name)
+            state, what = replace(state, step=PlanStep.CUT), f"{what} again: its topics were moved"
         if found is not None:
             old = PlanEntry.from_value(plan.name, found.value, found.version)
             if old.state.step not in ("planned", *ENDED) or old.state.course:
@@ -161,7 +178,11 @@ class PlanStore:
                 )
             state, history = replace(state, attempt=old.state.attempt), old.history
         entry = PlanEntry(plan, state, 0, history=history, version=found.version if found else 0)
-        return self.write(entry, state, f"plan {plan.digest} stored")
+        return self.write(entry, state, what)
+
+    def _topics(self, plan: MigrationPlan) -> dict[str, TopicDefinition]:
+        found = {name: topic_in(self._store, name) for name in plan.topic_names}
+        return {name: each for name, each in found.items() if each is not None}
 
     def write(self, entry: PlanEntry, state: PlanState, what: str = "") -> PlanEntry:
         """Write a state in place of the one in `entry`, and what it means as a line of history.

@@ -114,11 +114,28 @@ class CourseRun:
         if isinstance(decision, Write):
             self._take(decision.state)
         elif isinstance(decision, Do):
+            self._check_is_ours()
             self._world.perform(decision, self.entry.state)
         else:
             assert isinstance(decision, Wait)
             self._tell(decision.sentence)
             self._pause(LOOK_S)
+
+    def _check_is_ours(self) -> None:
+        """Raises PlanConflict: the configuration has another state of the plan, or none, such as one that was emptied."""
+        try:
+            self._plans.check(self.entry)
+        except VersionConflict as conflict:
+            raise self._conflict(conflict) from conflict
+
+    def _conflict(self, conflict: VersionConflict) -> PlanConflict:
+        plan = f"plan {quoted(self.entry.plan.name)}"
+        if conflict.found:
+            return PlanConflict(f"{plan}: another process has changed it: {conflict}")
+        return PlanConflict(
+            f"{plan}: its entry is missing from the configuration, and nothing more was changed: restore what was lost, "
+            "see `penstock config verify`, and store the plan again with `penstock migrate plan`"
+        )
 
     def _ends_course(self, fault: Exception) -> bool:
         """Whether the course ends by this, and its fences are lifted: a work item that is impossible, or anything behind a
@@ -166,7 +183,7 @@ class CourseRun:
         try:
             self.entry = self._plans.write(self.entry, state, what)
         except VersionConflict as conflict:
-            raise PlanConflict(f"plan {quoted(state.plan)}: another process has changed it: {conflict}") from conflict
+            raise self._conflict(conflict) from conflict
         self._since_s = self._still_since_s = self._clock.monotonic_s()
         self._still = {}
         self._tell(what or f"{state.course}: {state.sub_step}")

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from migration.facts import Facts, Rules
+from migration.facts import MISSING, Facts, Rules
 from migration.states import Decision, PlanState, Refuse, Write, after, give_up
 from migration.sub_steps import (
     configuring,
@@ -32,6 +32,9 @@ def decide(state: PlanState, facts: Facts, rules: Rules) -> Decision:
     if not state.course:
         return None
     sub_step = SUB_STEPS[state.sub_step]
+    if sub_step.is_guarded and (gone := [name for name, each in facts.topics.items() if each.home == MISSING]):
+        words = f"{shown(gone)}: missing from the configuration: restore it, see `penstock config verify`"
+        return Write(give_up(state, words))
     if sub_step.is_guarded and not leaving(state, facts):
         return Write(after(state))  # it is done already
     if sub_step.is_guarded and (ended := _without_fence(state, facts)):

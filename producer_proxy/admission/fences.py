@@ -23,6 +23,8 @@ class FencedTopics(Protocol):
     """The part of the ConfigView that this module uses."""
 
     def topic(self, name: str) -> TopicDefinition | None: ...
+    @property
+    def damage(self) -> str | None: ...
 
 
 class Fences:
@@ -60,5 +62,8 @@ class Fences:
             end_fence(store, topic, fence)
         except ConfigError as error:
             limited.warning("topic=%s: the fence of plan %s cannot be removed yet: %s", topic, fence.plan, error)
+            return
+        if (damage := self._view.damage) is not None:
+            limited.warning("topic=%s: the fence of plan %s stays in force: %s", topic, fence.plan, damage)
         else:
             limited.warning("topic=%s: the fence of plan %s was removed after %d ms", topic, fence.plan, fence.for_ms)

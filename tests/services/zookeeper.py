@@ -1,4 +1,4 @@
-"""One real ZooKeeper on a free loopback port, as Debian ships it.
+"""Real ZooKeepers on free loopback ports, as Debian ships them: one, or an ensemble.
 
 with ZooKeeper(tmp_path) as server:
     open_store(f"zookeeper://{server.address}/test")
@@ -9,7 +9,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -19,6 +19,7 @@ from tests.services import require
 
 JARS = ("zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-simple", "netty-all", "commons-cli", "metrics-core")
 JAVA_OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.admin.enableServer=false")
+READS_ALONE = "-Dreadonlymode.enabled=true"
 MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 JAR_FOLDER = Path("/usr/share/java")
 START_DEADLINE_S = 30.0
@@ -41,11 +42,15 @@ class ZooKeeper:
     Args:
         host: its address.
         inside: what its command is an argument of, such as `nsenter`.
+        members: lines of zoo.cfg about the servers of its ensemble.
+        number: its own among them.
     Attributes:
         data: its directory, to be changed while it is stopped.
     """
 
-    def __init__(self, directory: Path, host: str = "127.0.0.1", inside: Sequence[str] = ()):
+    def __init__(
+        self, directory: Path, host: str = "127.0.0.1", inside: Sequence[str] = (), members: str = "", number: int = 0
+    ) -> None:  # fmt: skip
         self._java = shutil.which("java")
         self._jars = [JAR_FOLDER / f"{name}.jar" for name in JARS]
         missing = [jar.name for jar in self._jars if not jar.exists()]
@@ -56,21 +61,30 @@ class ZooKeeper:
         self._directory, self.data = directory, directory / "data"
         self._process: subprocess.Popen[bytes] | None = None
         self.port = free_port()
-        self._host, self._inside = host, inside
+        self._host, self._inside, self._members, self._number = host, inside, members, number
         self.address = f"{host}:{self.port}"
 
     def start(self) -> None:
         """Start it and return when it serves."""
+        self.launch()
+        self.wait_serves()
+
+    def launch(self) -> None:
+        """Start it, and do not wait until it serves: one of an ensemble does not without others."""
         self.data.mkdir(parents=True, exist_ok=True)
         config = self._directory / "zoo.cfg"
         times = "".join(TIMES.findall(PAGE.read_text()))  # as operators are told to set them
-        config.write_text(CONFIG.format(times=times, directory=self._directory, host=self._host, port=self.port))
+        text = CONFIG.format(times=times, directory=self._directory, host=self._host, port=self.port)
+        config.write_text(text + self._members)
+        if self._number:
+            (self.data / "myid").write_text(str(self._number))
         with open(self._directory / "zookeeper.log", "ab") as log:
             self._process = subprocess.Popen(
                 [
                     *self._inside,
                     str(self._java),
                     *JAVA_OPTIONS,
+                    *([READS_ALONE] if self._members else []),
                     "-cp",
                     ":".join(map(str, self._jars)),
                     MAIN_CLASS,
@@ -80,6 +94,10 @@ class ZooKeeper:
                 stdout=log,
                 stderr=log,
             )
+
+    def wait_serves(self) -> None:
+        """Return when it serves."""
+        assert self._process is not None
         deadline = time.monotonic() + START_DEADLINE_S
         while not self._serves():
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -117,6 +135,48 @@ class ZooKeeper:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+class Ensemble:
+    """Three servers. Those that are a minority take no session that may write, and serve reads of read-only clients.
+
+    Attributes:
+        address: of all of them, separated by commas.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        numbers = range(1, 4)
+        members = "".join(f"server.{each}=127.0.0.1:{free_port()}:{free_port()}\n" for each in numbers)
+        folders = [directory / f"server-{each}" for each in numbers]
+        for folder in folders:
+            folder.mkdir(parents=True)
+        self._servers = [
+            ZooKeeper(folder, members=members, number=number) for number, folder in zip(numbers, folders, strict=True)
+        ]
+        self.address = ",".join(each.address for each in self._servers)
+
+    def become_minority(self) -> None:
+        """End two of the three."""
+        for server in self._servers[1:]:
+            server.stop()
+
+    def become_majority(self) -> None:
+        """Start the two again, and return when all serve."""
+        self._launch(self._servers[1:])
+
+    def _launch(self, servers: Iterable[ZooKeeper]) -> None:
+        for server in servers:
+            server.launch()
+        for server in self._servers:
+            server.wait_serves()
+
+    def __enter__(self) -> "Ensemble":
+        self._launch(self._servers)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for server in self._servers:
+            server.stop()
 
 
 def expire(client: KazooClient) -> None:

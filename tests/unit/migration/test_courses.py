@@ -7,10 +7,10 @@ import pytest
 
 from common.config.definitions import TopicDefinition
 from common.kafka.base import END
-from migration.errors import PlanRefused
+from migration.errors import PlanConflict, PlanRefused
 from migration.recipes.course import PlanStep
 from migration.recipes.mirror import COURSES
-from tests.unit.migration.world import QUEUES, Crash, World
+from tests.unit.migration.world import QUEUES, TEXT, Crash, World
 
 WAY = ("start", "verify", "cut", "soak")
 SEEDS = 12
@@ -315,3 +315,30 @@ def back_to_kafka(world):
             assert "the fence of" in str(refused)
     assert world.state.step is PlanStep.ABORTED
     assert {world.home(name) for name in world.plan.topic_names} <= {"", "kafka:main"}
+
+
+def test_a_plan_that_was_lost_with_the_configuration_after_its_cut_is_stored_again_and_leads_back(world):
+    go(world, *WAY)
+    late = world.run()
+    for kind, name in (("migration", "shop"), ("migration_topic", "orders"), ("migration_topic", "pay")):
+        world.store.delete(kind, name, world.store.get(kind, name).version)
+    with pytest.raises(PlanConflict, match="entry is missing from the configuration"):
+        late.run("rollback")
+    world.add_plan()
+    assert world.state.step is PlanStep.CUT
+    go(world, "soak", "rollback")
+    assert_sides_agree(world)
+
+
+def test_a_soak_is_shorter_or_longer_by_as_much_as_the_wall_clock_jumps():
+    world = World(text=TEXT.replace("soak_hours: 0", "soak_hours: 2"))
+    world.add_plan()
+    go(world, *WAY)
+    world.clock.step(-3_600_000)
+    for jump in (0, 2 * 3_600_000):
+        world.clock.step(jump)
+        with pytest.raises(PlanRefused, match="soak"):
+            go(world, "retire")
+    world.clock.step(3_600_000)
+    go(world, "retire")
+    assert world.state.step is PlanStep.RETIRED

@@ -148,9 +148,7 @@ class World:
     def __init__(self, seed=0, dies=lambda: None, text=TEXT) -> None:
         self.random, self.clock = random.Random(seed), FakeClock()
         self._known, self.partitions = None, QUEUES
-        self.store = MemoryConfigStore()
-        self.proxy_store = self.store.peer(is_reader=seed % 2 == 1)
-        self.operator_store = CrashingStore(self.store._shared, dies)
+        self.store, self.proxy_store, self.operator_store = self.open_stores(seed, dies)
         self.plan = parse_plan(text, "plan")
         self.kafka_side, self.engine_side = Side(self.plan.topic_names), Side(self.plan.topic_names)
         self.kafka_side.messages = {name: [[0], []] for name in self.plan.topic_names}  # older than the plan
@@ -166,6 +164,10 @@ class World:
         """By name: state, the topic of its position, the topic that its members read."""
         self.kafka_ids, self.kafka_starts, self.policies = {}, {}, {}
         self.send_errors, self.tails = SendErrors(), None
+
+    def open_stores(self, seed, dies):
+        store = MemoryConfigStore()
+        return store, store.peer(is_reader=seed % 2 == 1), CrashingStore(store._shared, dies)
 
     def next_message(self) -> int:
         self.own += 1
