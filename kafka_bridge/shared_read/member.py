@@ -32,7 +32,7 @@ from kafka_bridge.shared_read.run import SharedRun
 
 SESSION_S = 10.0
 """A bridge that was killed holds its partitions for so long. Less takes a slow machine for a dead one."""
-POLL_S, BUSY_POLL_S = 0.2, 0.02
+POLL_S, BUSY_POLL_S = 0.5, 0.02
 WAIT_S, WAIT_TOPICS, WAIT_S_MAX = 0.1, 100, 1.0
 """How long a broker holds a request that finds no record, by hundreds of topics: librdkafka names all partitions in each one.
 More delays the next records of a partition that was paused, as each is until what was fetched is stored."""
