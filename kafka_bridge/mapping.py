@@ -12,11 +12,16 @@
 import struct
 from typing import NamedTuple
 
+from common.kafka.copy_mark import COPY_HEADER
+from common.kafka.repair_mark import REPAIR_NAME
 from common.wire.cursor import MAP, STRING, Cursor
 from common.wire.faults import WireError
 from engine.link.produce import RESERVED_PREFIX
 
 ID_HEADER, TAG_HEADER = "penstock-id", "penstock-tag"
+OWN_HEADERS = frozenset((ID_HEADER, TAG_HEADER, COPY_HEADER, REPAIR_NAME))
+PROPERTY_SUFFIX = "-property"
+"""Of a header whose property has the name of one of Penstock's own: no sender can forge these."""
 
 _BODY, _KEY, _TAG, _PROPERTIES, _ID = 2, 3, 4, 5, 6
 _TEXT_FIELD = struct.Struct(">xhi").unpack_from
@@ -40,7 +45,8 @@ def record_of(message: bytes, assigned_id: bytes | None, *, allows_reserved: boo
     """The record of a message in Thrift binary, which a proxy has checked.
 
     Args:
-        allows_reserved: pass properties with reserved names on as they are: of a message that the engine has taken.
+        allows_reserved: pass properties with reserved names on: of a message that the engine has taken. Those named like
+            OWN_HEADERS, but for repair marks, which the caller checks, become headers with PROPERTY_SUFFIX.
     Raises:
         UnmappableMessage: a property has a reserved name, or the bytes are not a message.
     """
@@ -52,15 +58,20 @@ def record_of(message: bytes, assigned_id: bytes | None, *, allows_reserved: boo
         if (tag := texts.get(_TAG)) is not None:
             headers.append((TAG_HEADER, tag))
         if properties:
-            headers += [(name.decode(), value) for name, value in properties.items()]
+            named = [(name.decode(), value) for name, value in properties.items()]
             if not allows_reserved:
-                _check_names(headers[len(headers) - len(properties) :])
+                _check_names(named)
+            headers += [(_free_name(name), value) for name, value in named]
     except (WireError, struct.error, IndexError, UnicodeDecodeError) as error:
         raise UnmappableMessage(f"Message: its bytes are not a message: {error}") from error
     return MappedRecord(texts.get(_KEY), texts.get(_BODY, b""), headers)
 
 
-def _check_names(headers: list[tuple[str, bytes | None]]) -> None:
+def _free_name(name: str) -> str:
+    return name + PROPERTY_SUFFIX if name in OWN_HEADERS and name != REPAIR_NAME else name
+
+
+def _check_names(headers: list[tuple[str, bytes]]) -> None:
     for name, _ in headers:
         if name.startswith(RESERVED_PREFIX):
             raise UnmappableMessage(

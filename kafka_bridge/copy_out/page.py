@@ -14,7 +14,7 @@ from common.kafka.repair_mark import REPAIR_NAME, parse_repair_mark
 from engine.link.copy import SourceState
 from engine.link.pieces import AnswerPiece
 from engine.link.record import StoredRecord, read_record
-from kafka_bridge.mapping import ID_HEADER, record_of
+from kafka_bridge.mapping import ID_HEADER, PROPERTY_SUFFIX, record_of
 from kafka_bridge.source_identity import topic_id_in
 
 
@@ -77,9 +77,11 @@ class OutgoingPage:
 
     def _add(self, record: StoredRecord, piece: AnswerPiece, offset: int) -> None:
         key, value, headers = record_of(record.message, record.assigned_id or None, allows_reserved=True)
-        if any(name == REPAIR_NAME for name, _ in headers) and self._is_repair(key, value, headers):
-            self.skipped += 1
-            return
+        if any(name == REPAIR_NAME for name, _ in headers):
+            if self._is_repair(key, value, headers):
+                self.skipped += 1
+                return
+            headers = [(name + PROPERTY_SUFFIX if name == REPAIR_NAME else name, one) for name, one in headers]
         place = self._places[piece.queue]
         mark = CopyMark(place.log_id, place.topic_id, piece.queue, offset, content_hash(key, value))
         self._partitions.append(piece.queue)

@@ -126,7 +126,7 @@ class CopiedPositions:
                 found, polls = None, 0
                 while reader.positions()[partition] < upper:
                     for records in reader.poll(SEARCH_WAIT_S):
-                        found = _last_mark(records, place, found)
+                        found = _last_mark(records, partition.number, place, found)
                     if (polls := polls + 1) > SEARCH_POLLS_MAX:
                         raise KafkaFault(f"{partition.topic} {partition.number}: the last copied record was not found")
                 if found is not None:
@@ -135,13 +135,13 @@ class CopiedPositions:
         return None
 
 
-def _last_mark(records: Records, place: EngineTopic, found: int | None) -> int | None:
-    """The engine offset in the last mark of these records that names the topic; else `found`."""
-    for headers in records.headers:
-        if any(name == REPAIR_NAME for name, _ in headers):
-            continue  # it was written out of its order
-        for name, value in headers:
-            mark = parse_copy_mark(value) if name == COPY_HEADER else None
-            if mark is not None and (mark.log_id, mark.topic_id) == place:
-                found = max(mark.offset, -1 if found is None else found)
+def _last_mark(records: Records, queue: int, place: EngineTopic, found: int | None) -> int | None:
+    """The engine offset in the last mark of these records that is of the queue; else `found`."""
+    for headers, key, value in zip(records.headers, records.keys, records.values, strict=True):
+        named = dict(headers)
+        mark = parse_copy_mark(named.get(COPY_HEADER))
+        if mark is None or REPAIR_NAME in named or not mark.matches(key, value):
+            continue  # a repair was written out of its order
+        if (mark.log_id, mark.topic_id, mark.queue) == (*place, queue):
+            found = max(mark.offset, -1 if found is None else found)
     return found

@@ -76,6 +76,21 @@ def test_properties_with_reserved_names_are_passed_on():
     assert dict(page.records.headers[0])["penstock-time"] == b"5"
 
 
+def test_a_property_with_the_name_of_an_own_header_forges_none():
+    forged = {
+        "penstock-id": "evil",
+        "penstock-copy": "log 9 3 99 " + "00" * 8,
+        "penstock-repair": "x",
+        "penstock-tag": "y",
+    }
+    page = page_of(piece(3, 41, encode_record(message(b"v", id="own", properties=forged))))
+    names = [name for name, _ in page.records.headers[0]]
+    assert sorted(names) == sorted(["penstock-id", "penstock-copy", *(f"{name}-property" for name in forged)])
+    headers = dict(page.records.headers[0])
+    assert headers["penstock-id"] == b"own" and parse_copy_mark(headers["penstock-copy"]).offset == 41
+    assert headers["penstock-id-property"] == b"evil"
+
+
 def test_bytes_that_are_no_message_stop_the_page():
     with pytest.raises(UnmappableMessage):
         page_of(piece(0, 0, encode_record(b"\x0b\x00")))

@@ -4,7 +4,7 @@ import pytest
 
 from common.config.definitions import CutRecord
 from common.kafka.base import ReaderOptions
-from common.kafka.copy_mark import COPY_HEADER, CopyMark
+from common.kafka.copy_mark import COPY_HEADER, CopyMark, content_hash
 from common.kafka.group_admin import CommittedPosition
 from common.kafka.records import Partition
 from common.kafka.repair_mark import REPAIR_NAME
@@ -16,8 +16,8 @@ PLACE, OTHER = EngineTopic("log", 9), EngineTopic("log", 4)
 GROUP, ORDERS = position_group("shop"), Partition("orders", 0)
 
 
-def mark(offset, place=PLACE):
-    return (COPY_HEADER, CopyMark(*place, 0, offset, bytes(8)).encode())
+def mark(offset, place=PLACE, body=b"a"):
+    return (COPY_HEADER, CopyMark(*place, 0, offset, content_hash(b"k", body)).encode())
 
 
 class Copied:
@@ -50,6 +50,15 @@ def test_it_goes_on_behind_the_last_copied_message_and_a_repair_is_none():
     # A repair of a message that the copy is to reach yet: it does not say that those before it are copied.
     copied.kafka.add("orders", 0, b"c", headers=[mark(90), (REPAIR_NAME, b"-")])
     assert copied.at() == 42
+
+
+def test_a_mark_that_an_application_passed_on_with_another_body_or_to_another_partition_is_none():
+    copied = Copied(40)
+    copied.kafka.add("orders", 0, b"another", headers=[mark(90)])
+    copied.kafka.add(
+        "orders", 0, b"a", headers=[(COPY_HEADER, CopyMark(*PLACE, 1, 90, content_hash(b"k", b"a")).encode())]
+    )
+    assert copied.at() == 41
 
 
 def test_a_position_of_these_two_topics_is_believed_and_nothing_is_read():
