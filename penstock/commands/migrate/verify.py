@@ -15,6 +15,7 @@ from common.config.placed_topics import stored_placed_topics
 from common.kafka.base import KafkaProducer
 from migration.describe import rows
 from migration.entries import PlanEntry, PlanStore
+from migration.errors import PlanConflict, PlanRefused
 from migration.journals import journal_facts, note_compared, ranges_to_compare
 from migration.plan import DOUBLE_READ, DOUBLE_WRITE
 from migration.positions import EnginePositions
@@ -86,8 +87,7 @@ def command(
             show_rows(rows(plans.read(plan).plan, "verify"), DRY_RUN_COLUMNS, output)
             return
         with plans.at_work(plan) as entry:
-            if entry.state.step in (PlanStep.COPYING, PlanStep.VERIFIED) or entry.state.step not in COMPARED_STEPS:
-                entry = course_of(instance, admin, plans, entry, "verify", accepted)
+            entry, refusal = _brought_up(instance, admin, plans, entry, accepted, everything)
             if entry.plan.recipe == DOUBLE_READ:
                 say("nothing is compared: each message is on one side only")
                 show_one({"plan": plan, "digest": entry.plan.digest, "step": str(entry.state.step)}, output)
@@ -97,13 +97,36 @@ def command(
             for number in itertools.count():
                 start_ms = None if everything else (from_ms or SystemClock().now_ms() - NEWEST_MS)
                 span = TimeSpan(start_ms, to_ms)
-                awaits = LAG not in accepted
+                awaits = LAG not in accepted and refusal is None
                 entry = _check(
                     instance, admin, plans, entry, span, repair, take or "", output, is_again=number > 0, awaits=awaits
                 )
+                if refusal is not None:
+                    raise refusal
                 if not watch:
                     return
                 time.sleep(WATCH_S)
+
+
+def _brought_up(
+    instance: Instance, admin: Administrator, plans: PlanStore, entry: PlanEntry, accepted: tuple[str, ...],
+    everything: bool,
+) -> tuple[PlanEntry, PlanRefused | None]:  # fmt: skip
+    """Bring the copies up to date where the step asks for it. A refusal is raised; with `everything` it is returned.
+
+    A copy that stands since Kafka was put back is such a one, and the comparison shows from where on it has to be made anew.
+    """
+    if entry.state.step in (PlanStep.CUT, PlanStep.SOAKING):
+        return entry, None
+    try:
+        return course_of(instance, admin, plans, entry, "verify", accepted), None
+    except PlanConflict:
+        raise
+    except PlanRefused as refusal:
+        if not everything or entry.state.step not in COMPARED_STEPS:
+            raise
+        say(f"{refusal}: what was copied is compared all the same, and the plan is not verified")
+        return plans.read(entry.plan.name), refusal
 
 
 def _check_journals(admin: Administrator, entry: PlanEntry) -> None:

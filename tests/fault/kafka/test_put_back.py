@@ -5,6 +5,7 @@ plan says that all is copied, and after an operator's word all of it is. Real pr
 import json
 import shutil
 import signal
+import time
 import urllib.error
 import urllib.request
 from contextlib import closing, contextmanager
@@ -105,6 +106,7 @@ def test_a_kafka_that_was_put_back_while_the_bridge_was_stopped_stops_the_cut_un
     with side.bridge_stopped():
         with side.kafka_away() as data:
             side.put_back(data)
+        since_ms = int(time.time() * 1000)
         side.write("other", OTHERS)
         assert LOST_IN_KAFKA in side.migrate("cut", TOPIC, code=4)
         assert side.row(TOPIC)["behind"] == OTHERS - LOST, "its ends do not tell"
@@ -112,8 +114,11 @@ def test_a_kafka_that_was_put_back_while_the_bridge_was_stopped_stops_the_cut_un
     assert LOST_IN_KAFKA in side.migrate("cut", TOPIC, "--accept", "source", code=4)
     assert LOST_IN_KAFKA in side.penstock.run("topic", "show", TOPIC)["copy"]
     assert any(LOST_IN_KAFKA in each for each in side.row(TOPIC)["told"])
+    compared = side.migrate("verify", TOPIC, "--all", code=1)
+    assert f"{LOST} ids differ" in compared and "the plan is not verified" in compared
     side.penstock.run("kafka", "accept", TOPIC, "--partition", "0", "--start", str(EARLIER), "--reason", "put back")
     until(lambda: side.row(TOPIC)["copied"] == EARLIER + OTHERS, "the copy of the others", COPIED_S_MAX)
+    side.migrate("verify", TOPIC, "--from", str(since_ms))
     side.way(TOPIC, "cut")
     assert side.row(TOPIC)["engine_end"] == EARLIER + LOST + OTHERS
 
