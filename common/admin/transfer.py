@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from common.admin import audit, topics
 from common.admin.administrator import Administrator
+from common.admin.errors import StateConflict
 from common.clock import Clock
 from common.config import buckets as layout
 from common.config import snapshot
@@ -26,6 +27,10 @@ from common.quoting import thing
 FORMAT = "penstock configuration 1"
 ALL = 1 << 30
 FAULTS_MAX = 10
+SET_BY_PLANS: dict[str, tuple[str, ...]] = {
+    "topic": ("home", "secondary", "fence", "cut"), "copy_in": (), "copy_out": (), "shared_read": (),
+}  # fmt: skip
+"""Fields of entries by kind; none: all of them."""
 Export = dict[str, Any]
 Entries = dict[str, Versioned]
 
@@ -135,15 +140,33 @@ def _grown(kind: str, name: str, old: dict[str, Any], new: dict[str, Any]) -> di
     return new | {each: getattr(now, each) for each in growing if getattr(now, each) > getattr(then, each)}
 
 
+def _check_plans(store: ConfigStore, changes: list[Difference]) -> None:
+    """Refuse changes of what a plan at work has set. It goes by its own record, so it could not be left afterwards."""
+    for each in changes:
+        if each.old is not None and each.kind in SET_BY_PLANS:
+            topic = each.old.get("topic", each.name)
+            new, fields = each.new or {}, SET_BY_PLANS[each.kind] or tuple(each.old)
+            if any(each.old.get(name) != new.get(name) for name in fields):
+                planned = store.get("migration_topic", topic)
+                if planned is not None:
+                    plan = planned.value.get("plan")
+                    raise StateConflict(
+                        f"{thing(each.kind, each.name)}: it is set by migration plan {plan}, which is at work: abort, retire or "
+                        f"roll back that first, or take the entry out of the file"
+                    )
+
+
 def apply(admin: Administrator, given: Export, changes: list[Difference]) -> bool:
     """Make these changes, each kind in one step; return whether a store that had lost content is in force again.
 
     Such a store gets the export's identity and a new generation, last: no process follows it before it is whole.
 
     Raises:
+        StateConflict: what a migration plan has set would change; nothing was changed.
         VersionConflict: an entry was changed meanwhile; changes of earlier kinds are made.
     """
     store = admin.store
+    _check_plans(store, changes)
     before, version = store.identity(), store.version()
     went_back = before is None or any(
         version.get(kind, 0) < at for kind, at in given["version"].items() if kind in FOLLOWED

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import stat
+from contextlib import closing
 
 import pytest
 
@@ -143,6 +144,20 @@ def test_a_damaged_bucket_and_an_entry_of_a_later_version_are_named(run, filled,
     found = json.loads(run("config", "verify", "-o", "json", code=1).stdout)
     assert [each["subject"].split()[0] for each in found] == ["topic", "application"]
     assert "cannot read it" in found[0]["problem"] and "checksum" in found[1]["problem"]
+
+
+def test_an_export_does_not_change_what_a_plan_at_work_has_set(run, filled, tmp_path):
+    with closing(open_store(f"file://{tmp_path / 'config'}")) as store:
+        store.put("migration_topic", "a", {"plan": "shop"}, 0)
+        store.put("copy_out", "a", {"cluster": "main", "plan": "shop"}, 0)
+    run("topic", "set", "a", "--retention-hours", "1")
+    run("config", "apply", str(filled))
+    given = json.loads(filled.read_text())
+    assert "migration plan shop" in run("config", "apply", "--delete", str(filled), code=4).stderr
+    given["kinds"]["topic"]["a"] |= {"secondary": "kafka:main"}
+    refused = run("config", "apply", "-", input=json.dumps(given), code=4).stderr
+    assert 'topic "a"' in refused and "migration plan shop" in refused
+    assert "secondary" not in json.loads(run("topic", "show", "a", "-o", "json").stdout)
 
 
 @pytest.mark.parametrize(
