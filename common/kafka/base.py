@@ -199,6 +199,17 @@ class PartitionReader(ABC):
     def positions(self) -> dict[Partition, int]:
         """Next offset per partition, as the last poll() left it."""
 
+    @property
+    @abstractmethod
+    def interruptions(self) -> int:
+        """How often its connections to the cluster have ended so far.
+
+        Over one connection a partition only grows. Behind the next one a cluster may have been put back to an older copy of
+        its data, and have other records at offsets that were read before. It counts before poll() returns anything that
+        has come over the next connection. The end of one connection of several counts in one driver only: where a single
+        broker goes back, the epochs of its partitions grow, by which both libraries find a position that is not there.
+        """
+
     @abstractmethod
     def close(self) -> None: ...
 
@@ -257,9 +268,11 @@ class GroupReader(ABC):
         """
 
     @abstractmethod
-    def commit(self, positions: Mapping[Partition, int]) -> CommitResult:
+    def commit(self, positions: Mapping[Partition, int], notes: Mapping[Partition, str] = NO_NOTES) -> CommitResult:
         """Commit next offsets to read. Blocks until the coordinator has answered, for some 10 s at most.
 
+        Args:
+            notes: texts that are kept with positions, as Kafka's offset metadata.
         Raises:
             KafkaRefusal: the user may not commit.
         """
@@ -274,6 +287,11 @@ class GroupReader(ABC):
     @abstractmethod
     def positions(self) -> dict[Partition, int]:
         """Next offset per partition that the reader has, as the last poll() left it."""
+
+    @property
+    @abstractmethod
+    def interruptions(self) -> int:
+        """As of a PartitionReader."""
 
     @abstractmethod
     def close(self) -> None:

@@ -5,7 +5,15 @@ from abc import abstractmethod
 from collections.abc import Collection, Mapping
 from functools import partial
 
-from common.kafka.base import END, CommitOutcome, CommitResult, GroupListener, GroupOptions, GroupReader
+from common.kafka.base import (
+    END,
+    NO_NOTES,
+    CommitOutcome,
+    CommitResult,
+    GroupListener,
+    GroupOptions,
+    GroupReader,
+)
 from common.kafka.callback_relay import CallbackRelay
 from common.kafka.codes import (
     FENCED_INSTANCE_ID,
@@ -55,7 +63,7 @@ class RelayedGroupReader(GroupReader):
     def poll(self, wait_s: float) -> list[Records]:
         return self._relay.run(partial(self._fetch, wait_s))
 
-    def commit(self, positions: Mapping[Partition, int]) -> CommitResult:
+    def commit(self, positions: Mapping[Partition, int], notes: Mapping[Partition, str] = NO_NOTES) -> CommitResult:
         foreign = [f"{topic} {number}" for topic, number in positions if Partition(topic, number) not in self._owned]
         if foreign:
             return CommitResult(
@@ -63,7 +71,7 @@ class RelayedGroupReader(GroupReader):
                 f'kafka "{self._cluster}": group {self._options.group}: {", ".join(foreign)}: not this reader\'s (any '
                 "more); nothing was committed",
             )
-        return self._commit(positions) if positions else CommitResult(CommitOutcome.COMMITTED)
+        return self._commit(positions, notes) if positions else CommitResult(CommitOutcome.COMMITTED)
 
     def close(self) -> None:
         if self._is_closed:
@@ -89,7 +97,7 @@ class RelayedGroupReader(GroupReader):
     def keep_ends(self, positions: Mapping[Partition, int]) -> None:
         """Commit where the group begins, if that is at the end: after a rebalance the end is another one."""
         if positions and self._options.start == END:
-            self._commit(positions)
+            self._commit(positions, NO_NOTES)
 
     def forget(self, partitions: Collection[Partition]) -> None:
         self._owned.difference_update(partitions)
@@ -102,5 +110,5 @@ class RelayedGroupReader(GroupReader):
     def _leave(self) -> None: ...
 
     @abstractmethod
-    def _commit(self, positions: Mapping[Partition, int]) -> CommitResult:
+    def _commit(self, positions: Mapping[Partition, int], notes: Mapping[Partition, str]) -> CommitResult:
         """In the caller's thread, also in a callback while the relay's thread waits."""

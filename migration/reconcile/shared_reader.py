@@ -61,6 +61,10 @@ class _BorrowedReader(PartitionReader):
     def positions(self) -> dict[Partition, int]:
         return self._reader.positions()
 
+    @property
+    def interruptions(self) -> int:
+        return self._reader.interruptions
+
     def close(self) -> None:
         if self._is_closed:
             return

@@ -46,6 +46,7 @@ class MemoryKafka:
         clients: how many were opened, by kind; readers and administration clients only.
         asked_topics, topics_per_question: questions for topics, and the topics of the last one.
         refused_reads: by topic, raised when it is read.
+        interruptions: connections of readers that have ended.
         stalled_s: time for which producers have got no result; `looks`: how often they were asked for it.
     """
 
@@ -57,7 +58,7 @@ class MemoryKafka:
         self.opened: list[KafkaConnection] = []
         self.closed = self.refused = 0
         self.fatal_faults: list[str] = []
-        self.stalled_s, self.looks = 0.0, 0
+        self.stalled_s, self.looks, self.interruptions = 0.0, 0, 0
         self.clients: Counter[str] = Counter()
         self.asked_topics = self.topics_per_question = 0
         self.refused_reads: dict[str, KafkaRefusal] = {}
@@ -207,6 +208,10 @@ class MemoryKafkaReader(PartitionReader):
 
     def positions(self) -> dict[Partition, int]:
         return dict(self._positions)
+
+    @property
+    def interruptions(self) -> int:
+        return self._cluster.interruptions
 
     def close(self) -> None:
         self._positions = {}

@@ -125,11 +125,11 @@ class LibrdkafkaGroupReader(RelayedGroupReader):
             raise fault
         return self._fetching.poll(wait_s)
 
-    def _commit(self, positions: Mapping[Partition, int]) -> CommitResult:
+    def _commit(self, positions: Mapping[Partition, int], notes: Mapping[Partition, str]) -> CommitResult:
         name = f'kafka "{self._cluster}": group {self._options.group}'
         if self._relay.inside(self._client.memberid) != self._member:
             return CommitResult(CommitOutcome.FENCED, f"{name}: this reader is no longer the member that it was")
-        offsets = [TopicPartition(*each, at) for each, at in positions.items()]
+        offsets = [TopicPartition(*each, at, notes.get(each, "")) for each, at in positions.items()]
         try:
             answered: Any = self._relay.inside(partial(self._client.commit, offsets=offsets, asynchronous=False))
             error = next((each.error for each in answered if each.error is not None), None)
@@ -150,6 +150,10 @@ class LibrdkafkaGroupReader(RelayedGroupReader):
 
     def positions(self) -> dict[Partition, int]:
         return dict(self._fetching.positions)
+
+    @property
+    def interruptions(self) -> int:
+        return self._last.interruptions
 
     def _leave(self) -> None:
         # By unsubscribe(), because no commit is possible any more once close() has begun.

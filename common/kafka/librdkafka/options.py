@@ -41,12 +41,18 @@ def common_options(connection: KafkaConnection) -> dict[str, Any]:
 
 
 class LastErrors:
-    """The latest errors of a client's connections, as librdkafka reports them beside all calls."""
+    """The latest errors of a client's connections, as librdkafka reports them beside all calls.
+
+    Attributes:
+        interruptions: how often no connection was left. The end of a single one is not told.
+    """
 
     def __init__(self) -> None:
         self.login = self.any = self.fatal = ""
+        self.interruptions = 0
 
     def __call__(self, error: KafkaError) -> None:
+        self.interruptions += error.code() == KafkaError._ALL_BROKERS_DOWN
         if error.code() in _LOGIN:
             self.login = error.str()
         if error.fatal():

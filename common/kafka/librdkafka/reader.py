@@ -55,6 +55,10 @@ class LibrdkafkaReader(PartitionReader):
     def positions(self) -> dict[Partition, int]:
         return dict(self._fetching.positions)
 
+    @property
+    def interruptions(self) -> int:
+        return self._last.interruptions
+
     def close(self) -> None:
         self._client.close()
 

@@ -18,7 +18,7 @@ from common.kafka.membership import COMMIT_S, FENCED_NUMBERS, RelayedGroupReader
 from common.kafka.python_client.faults import described, fault_of, translated
 from common.kafka.python_client.fetching import PythonFetching
 from common.kafka.python_client.mended import mend_joins
-from common.kafka.python_client.options import common_options, opened
+from common.kafka.python_client.options import EndedConnections, common_options, opened
 from common.kafka.python_client.reader import check_topics, reading_options
 from common.kafka.records import Partition, Records
 
@@ -53,7 +53,8 @@ class PythonGroupReader(RelayedGroupReader):
         check_protocol(connection.name, options, "kafka-python", PROTOCOLS)
         self.revoke_s, self.rebalance_s = options.revoke_s, options.rebalance_s
         settings = {**common_options(connection), **reading_options(options.reading), **_membership_options(options)}
-        self._client = opened(connection, KafkaConsumer, settings)
+        self._ended = EndedConnections()
+        self._client = opened(connection, KafkaConsumer, settings, self._ended)
         try:
             check_topics(connection.name, self._client, options.topics)
         except KafkaFault:
@@ -107,8 +108,10 @@ class PythonGroupReader(RelayedGroupReader):
         self._place()
         return self._fetching.poll(wait_s)
 
-    def _commit(self, positions: Mapping[Partition, int]) -> CommitResult:
-        offsets = {TopicPartition(*each): OffsetAndMetadata(at, "", -1) for each, at in positions.items()}
+    def _commit(self, positions: Mapping[Partition, int], notes: Mapping[Partition, str]) -> CommitResult:
+        offsets = {
+            TopicPartition(*each): OffsetAndMetadata(at, notes.get(each, ""), -1) for each, at in positions.items()
+        }
         try:
             self._client.commit(offsets, timeout_ms=COMMIT_MS)
         except _FORBIDDEN as fault:
@@ -126,6 +129,10 @@ class PythonGroupReader(RelayedGroupReader):
 
     def positions(self) -> dict[Partition, int]:
         return dict(self._fetching.positions)
+
+    @property
+    def interruptions(self) -> int:
+        return self._ended.count
 
     def _leave(self) -> None:
         with translated(self._cluster):

@@ -49,7 +49,30 @@ def tls_context(connection: KafkaConnection) -> ssl.SSLContext:
     return context
 
 
-def opened(connection: KafkaConnection, make: Callable[..., _Client], options: dict[str, Any]) -> _Client:
+class EndedConnections:
+    """Connections of a client that had been made and have ended, since it was opened."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._watched: set[int] = set()
+
+    def watch(self, made: Any) -> None:
+        """Count the end of a connection, which may be known already."""
+        if id(made) in self._watched:
+            return
+        self._watched.add(id(made))
+
+        def has_ended(_: object) -> None:
+            self._watched.discard(id(made))
+            self.count += made.init_future.succeeded()
+
+        made.close_future.add_both(has_ended)
+
+
+def opened(
+    connection: KafkaConnection, make: Callable[..., _Client], options: dict[str, Any],
+    ended: EndedConnections | None = None,
+) -> _Client:  # fmt: skip
     """Make a client.
 
     kafka-python says only that it could not bootstrap, whether the address, the certificate or the password was wrong.
@@ -65,6 +88,8 @@ def opened(connection: KafkaConnection, make: Callable[..., _Client], options: d
 
         def watched(*arguments: Any, **named: Any) -> Any:
             made = connect(*arguments, **named)
+            if ended is not None:
+                ended.watch(made)
             if not opened_ones:  # still opening
                 made.init_future.add_errback(causes.append)
             return made

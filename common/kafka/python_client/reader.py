@@ -12,7 +12,7 @@ from common.kafka.errors import KafkaRefusal
 from common.kafka.python_client.faults import translated
 from common.kafka.python_client.fetching import PythonFetching
 from common.kafka.python_client.mended import validate_after_metadata
-from common.kafka.python_client.options import common_options, opened
+from common.kafka.python_client.options import EndedConnections, common_options, opened
 from common.kafka.records import Partition, Records
 
 
@@ -20,7 +20,8 @@ class PythonReader(PartitionReader):
     def __init__(self, connection: KafkaConnection, options: ReaderOptions) -> None:
         self._cluster = connection.name
         settings = {**common_options(connection), **reading_options(options), "group_id": None}
-        self._client = opened(connection, KafkaConsumer, settings)
+        self._ended = EndedConnections()
+        self._client = opened(connection, KafkaConsumer, settings, self._ended)
         validate_after_metadata(self._client)
         self._fetching = PythonFetching(connection.name, self._client)
         self._known: set[str] = set()  # topics that were there when they were looked for
@@ -67,6 +68,10 @@ class PythonReader(PartitionReader):
 
     def positions(self) -> dict[Partition, int]:
         return dict(self._fetching.positions)
+
+    @property
+    def interruptions(self) -> int:
+        return self._ended.count
 
     def close(self) -> None:
         self._client.close(autocommit=False)

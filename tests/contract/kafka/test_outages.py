@@ -134,6 +134,9 @@ def test_a_cluster_that_is_away_and_comes_back_stores_what_waited_once_and_in_or
     there = sides("back")
     producers = [side.producer(**PATIENT) for side in there]
     readers = [side.reader() for side in there]
+    for side, producer, reader in zip(there, producers, readers, strict=True):
+        assert side.send(producer, b"calm").results().all_stored and len(records_of(reader, 6)) == 6
+    before = [reader.interruptions for reader in readers]
     trio.stop()
     for side in there:
         with pytest.raises(ClusterUnreachable):
@@ -147,6 +150,11 @@ def test_a_cluster_that_is_away_and_comes_back_stores_what_waited_once_and_in_or
     assert not any(sent.is_done for sent in waiting)
     trio.start()
     assert all(sent.results().all_stored for sent in waiting)
-    for reader in readers:
-        assert [row[3] for row in records_of(reader, 100)] == [b"%d" % each for each in range(100)]
+    for reader, ended in zip(readers, before, strict=True):
+        first = until(
+            lambda reader=reader: [row for each in reader.poll(0.5) for row in rows_of(each)], "a record", 60.0
+        )
+        assert reader.interruptions > ended, "told before anything comes over another connection"
+        rest = records_of(reader, 100 - len(first)) if len(first) < 100 else []
+        assert [row[3] for row in first + rest] == [b"%d" % each for each in range(100)]
         assert [row for records in reader.poll(0.5) for row in rows_of(records)] == []
