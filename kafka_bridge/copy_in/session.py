@@ -39,7 +39,7 @@ PASS_S = 60.0
 """Interval at which positions are moved over what Kafka has deleted and held nothing to copy. Retention works in minutes."""
 GAP_S = 5.0
 """A bridge that has not asked Kafka for so long, for example a stopped one, begins all partitions again: their last copied
-records are compared. Meanwhile Kafka may have lost records and have got others beyond the positions of the reader."""
+records are compared. It is a second line, beside the reader's interruptions; a step of many topics takes seconds."""
 REQUEST_BYTES_MAX = 8 << 20
 """Records of one request to a broker group, of all topics; the last part may pass it."""
 _OF_CLUSTER = (ClusterUnreachable, LoginRefused)
@@ -56,7 +56,7 @@ class ClusterSession:
         self._admin: ClusterAdmin = driver.admin(connection)
         self.cluster_id = self._admin.describe().cluster_id
         self._reader: PartitionReader | None = None
-        self._waits_long = False
+        self._waits_long, self._interruptions = False, 0
         self._runs: dict[str, TopicRun] = {}  # by topic of Kafka
         self._looked_s, self._passed_s = 0.0, time.monotonic()
         self._asked_s, self._was_slow = time.monotonic(), False
@@ -92,11 +92,9 @@ class ClusterSession:
         self._begin_due()
         polled_s = time.monotonic()
         fetched = self._fetched()
-        is_slow = time.monotonic() >= polled_s + GAP_S
-        if is_slow and not self._was_slow:  # after a slow one the next poll has begun with the last copied records
-            fetched = []
+        if self._is_interrupted(polled_s):
+            fetched = []  # Kafka may have lost records and have got others beyond the positions of the reader
             self._begin_again()
-        self._was_slow, self._asked_s = is_slow, time.monotonic()
         touched = {each.partition.topic: self._runs[each.partition.topic] for each in fetched}
         old = [run for run in touched.values() if time.monotonic() >= run.looked_s + LOOK_S]
         for records in fetched:
@@ -112,6 +110,15 @@ class ClusterSession:
         if 0 < sum(len(records.offsets) for records in fetched) < FULL_RECORDS:
             time.sleep(max(0.0, polled_s + ROUND_S - time.monotonic()))
 
+    def _is_interrupted(self, polled_s: float) -> bool:
+        """Whether Kafka may be another one than before the poll that began then."""
+        is_slow = time.monotonic() >= polled_s + GAP_S
+        is_first = (
+            is_slow and not self._was_slow
+        )  # after a slow one the next poll has begun with the last copied records
+        self._was_slow, self._asked_s = is_slow, time.monotonic()
+        return is_first or (self._reader is not None and self._reader.interruptions != self._interruptions)
+
     def _look(self, runs: list[TopicRun]) -> None:
         """Ask Kafka for these topics, in one question."""
         if not runs:
@@ -125,7 +132,7 @@ class ClusterSession:
                 run.fail(fault)
             self._leave(run)
         if is_other:  # what was fetched of the former topic must not pass for records of the other one
-            self._close_reader()
+            self._begin_again()
 
     def _begin_due(self) -> None:
         """Begin partitions of some topics: those that are copied already do not wait for all."""
@@ -143,6 +150,7 @@ class ClusterSession:
                 self._close_reader()  # what was fetched and not taken is read again
 
     def _begin_again(self) -> None:
+        """Begin all partitions with their last copied records, by another reader."""
         for run in self._runs.values():
             run.begin_again()
             self._leave(run)
@@ -206,6 +214,7 @@ class ClusterSession:
             self._waits_long = self._is_large()
             wait_s = LONG_WAIT_S if self._waits_long else FETCH_WAIT_S
             self._reader = self._driver.reader(self._connection, ReaderOptions(wait_s=wait_s))
+            self._interruptions = self._reader.interruptions
             self._reader.add(positions)
 
     def _refused(self, topic: str, partitions: list[int]) -> None:
