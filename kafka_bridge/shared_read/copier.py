@@ -14,7 +14,7 @@ from functools import partial
 from common.clock import Clock
 from common.config.definitions import SharedReadDefinition, TopicDefinition
 from common.config.errors import ConfigError
-from common.kafka.base import ClusterAdmin
+from common.kafka.base import ClusterAdmin, ReaderOptions
 from common.kafka.errors import KafkaFault, KafkaRefusal, LoginRefused
 from common.limited_log import LimitedLog
 from engine.link.errors import LinkError
@@ -27,6 +27,7 @@ from kafka_bridge.copy_in.standstills import WHOLE, Standstill, Standstills
 from kafka_bridge.shared_read.draining import note_drained
 from kafka_bridge.shared_read.member import GroupMember, TopicFault
 from kafka_bridge.shared_read.run import SharedRun
+from kafka_bridge.shared_read.tails import LastRecords
 from kafka_bridge.shared_read.tallies import SharedTallies
 
 log = logging.getLogger("penstock.kafka_bridge")
@@ -208,13 +209,16 @@ class SharedCopier:
             }
             driver = tools.drivers(self.cluster)
             admin = stack.enter_context(closing(driver.admin(kafka.opened)))
+            tails = stack.enter_context(
+                closing(LastRecords(admin, lambda: driver.reader(kafka.opened, ReaderOptions())))
+            )
             cluster_id = admin.describe().cluster_id
             for each in topics:
                 stack.callback(each.end_run)
                 plan = each.plan
                 queues = EngineQueues(plan.stored, plan.durability, groups, lambda name, _: links[name], plan.ranges)
                 grow = partial(self._grow, plan)
-                each.run = SharedRun(plan, queues, each.notes, grow, each.tallies, admin, cluster_id)
+                each.run = SharedRun(plan, queues, each.notes, grow, each.tallies, admin, tails, cluster_id)
             member = GroupMember(
                 driver, kafka.opened, admin, {each.plan.kafka_topic: each.run for each in topics if each.run}, is_ended,
                 lambda: self._is_stopping(topics), partial(self._look_at_drain, admin),

@@ -23,12 +23,14 @@ from common.kafka.base import (
 from common.kafka.connection import KafkaConnection
 from common.kafka.errors import KafkaFault, KafkaRefusal, PositionOutOfRange
 from common.kafka.records import Partition
+from common.quoting import quoted
 from kafka_bridge.copy_in.plan import KafkaMembership
 from kafka_bridge.copy_in.run import LOOK_S
 from kafka_bridge.copy_in.session import LOOK_TOPICS
 from kafka_bridge.shared_read.handing_back import wait_acknowledged
 from kafka_bridge.shared_read.read_ahead import FETCH_RECORDS_MAX
 from kafka_bridge.shared_read.run import SharedRun
+from kafka_bridge.shared_read.tails import PutBackBelow, ReadAgain
 
 SESSION_S = 10.0
 """A bridge that was killed holds its partitions for so long. Less takes a slow machine for a dead one."""
@@ -68,13 +70,14 @@ class GroupMember(GroupListener):
         self._is_ended, self._is_stopping, self._on_look = is_ended, is_stopping, on_look
         self._reader: GroupReader | None = None
         self._busy: set[str] = set()
-        self._looked_s = 0.0
+        self._looked_s, self._interruptions = 0.0, 0
 
     def run(self) -> None:
         """Copy until `is_ended`. Raises TopicFault, KafkaFault, ConfigError."""
         self._look()
         options = group_options(next(iter(self._runs.values())).member, [*self._runs])
         self._reader = reader = self._driver.group_reader(self._connection, options, self)
+        self._interruptions = reader.interruptions
         while not self._is_ended():
             self._fetch(reader)
             if time.monotonic() >= self._looked_s + LOOK_S * max(1.0, len(self._runs) / LOOK_TOPICS):
@@ -124,6 +127,10 @@ class GroupMember(GroupListener):
             if fault.topic in self._runs:
                 raise TopicFault(fault.topic, fault) from fault
             raise
+        if reader.interruptions != self._interruptions:
+            self._interruptions = reader.interruptions
+            for each in self._runs.values():
+                each.interrupt()
         for records in fetched:
             if (run := self._runs.get(records.partition.topic)) is not None:
                 run.take(records)
@@ -143,7 +150,7 @@ class GroupMember(GroupListener):
     def _work(self, reader: GroupReader) -> None:
         """Store what was fetched, as far as there is room; commit what is stored; read on where all is."""
         for name in self._busy:
-            self._runs[name].store()
+            self._store(reader, name)
         self._commit(reader)
         pauses: list[Partition] = []
         resumes: list[Partition] = []
@@ -158,12 +165,28 @@ class GroupMember(GroupListener):
         if resumes:
             reader.resume(resumes)
 
+    def _store(self, reader: GroupReader, topic: str) -> None:
+        run = self._runs[topic]
+        try:
+            run.store()
+        except ReadAgain as lost:
+            reader.commit(lost.positions)
+            raise MembershipLost(f"topic {quoted(topic)}: {lost}") from lost
+        except PutBackBelow as fault:
+            if run.is_interrupted:  # the group's position may have gone back, too: that of before is not used any more
+                raise MembershipLost(str(fault)) from fault
+            raise TopicFault(topic, fault) from fault
+
     def _commit(self, reader: GroupReader, partitions: Collection[Partition] | None = None) -> None:
         """Commit what is stored, of these partitions or of all. Raises MembershipLost, KafkaRefusal."""
         wanted = {each: at for name in self._busy for each, at in self._runs[name].positions(partitions).items()}
         if not wanted:
             return
-        result = reader.commit(wanted)
+        notes = {
+            each: note for name in self._busy
+            for each, note in self._runs[name].notes([each for each in wanted if each.topic == name]).items()
+        }  # fmt: skip
+        result = reader.commit(wanted, notes)
         if result.outcome is CommitOutcome.FENCED:
             raise MembershipLost(result.sentence)
         if result.outcome is CommitOutcome.COMMITTED:

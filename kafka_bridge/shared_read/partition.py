@@ -6,6 +6,7 @@ is known to be stored, since a member of a group cannot read it again.
 
 from bisect import bisect_left
 from collections import deque
+from typing import NamedTuple
 
 from common.kafka.records import Partition, Records
 from engine.link.copy import Copied, CopyPart, ForeignSource, SourceState
@@ -16,18 +17,42 @@ from kafka_bridge.shared_read.read_ahead import ReadAhead
 REMEDY = "it stays in Kafka: give the group a position after it there, by Kafka's own tool, while it has no members"
 
 
+class CopiedNote(NamedTuple):
+    """What is committed with a position: up to where the engine had copied the partition then.
+
+    Attributes:
+        log_id, topic_id: of the engine.
+        next: as `SourceState.next`.
+    """
+
+    log_id: str
+    topic_id: int
+    next: int
+
+    def __str__(self) -> str:
+        return f"penstock/{self.log_id}/{self.topic_id}/{self.next}"
+
+
+def next_in(note: str, log_id: str, topic_id: int) -> int:
+    """Up to where this topic of this engine had copied the partition by a note; 0: it does not say."""
+    kind, _, rest = note.partition("/")
+    place, _, at = rest.rpartition("/")
+    return int(at) if kind == "penstock" and place == f"{log_id}/{topic_id}" and at.isdigit() else 0
+
+
 class SharedPartition:
     """From its assignment until it is revoked or lost.
 
     Attributes:
         committed: the position that the group has from this member; None: none yet.
+        log_id: of the engine that its copies are in; empty: it has not begun.
         repeated: records that the engine had already, from a member whose commit was lost.
     """
 
     def __init__(self, partition: Partition) -> None:
         self.partition, self.ahead = partition, ReadAhead()
         self.committed: int | None = None
-        self.repeated = 0
+        self.repeated, self.log_id = 0, ""
         self._waiting: deque[Records] = deque()
         self._read_to: int | None = None
         self._copy: PartitionCopy | None = None
@@ -77,9 +102,15 @@ class SharedPartition:
             if self._copy is not None:
                 self._give(self._copy, records)
 
+    @property
+    def note(self) -> str:
+        """What to commit with the position: up to where the engine has copied the partition."""
+        return str(CopiedNote(self.log_id, self._copy.topic_id, self._copy.next)) if self._copy is not None else ""
+
     def begin(self, source: ForeignSource, state: SourceState, target: PackTarget) -> None:
         """The state of the queue is known: what it has is not copied again."""
         self.forget()
+        self.log_id = target.log_id
         self._copy = PartitionCopy(self.partition, source, state, target, REMEDY)
         for each in self._waiting:
             self._give(self._copy, each)

@@ -5,7 +5,7 @@ It has no clients of Kafka: `member.py` reads and commits for all topics of the 
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 
 from common.config.errors import StoreUnavailable
@@ -21,7 +21,8 @@ from kafka_bridge.copy_in.native import PackTarget
 from kafka_bridge.copy_in.plan import CopyPlan
 from kafka_bridge.copy_in.run import AGAIN_S, ENGINE_FAULTS
 from kafka_bridge.copy_in.standstills import WHOLE, Standstills
-from kafka_bridge.shared_read.partition import SharedPartition
+from kafka_bridge.shared_read.partition import SharedPartition, next_in
+from kafka_bridge.shared_read.tails import LastRecords, PutBackBelow, ReadAgain
 from kafka_bridge.shared_read.tallies import SharedTallies
 from kafka_bridge.source_identity import source_of
 
@@ -40,17 +41,20 @@ class SharedRun:
         queues: of the hidden topic; their links are the member's.
         grow: makes the entry have at least so many queues.
         tallies: counted up, over all runs.
-        admin: the member's.
+        admin, tails: the member's.
+    Attributes:
+        is_interrupted: whether positions of before an interruption are read on from: they may not be the group's any more.
     """
 
     def __init__(
         self, plan: CopyPlan, queues: EngineQueues, standstills: Standstills, grow: Callable[[int], None],
-        tallies: SharedTallies, admin: ClusterAdmin, cluster_id: str,
+        tallies: SharedTallies, admin: ClusterAdmin, tails: LastRecords, cluster_id: str,
     ) -> None:  # fmt: skip
         assert plan.membership is not None
         self.plan, self.member, self.queues = plan, plan.membership, queues
         self._standstills, self._grow, self._tallies = standstills, grow, tallies
-        self._admin, self._cluster_id = admin, cluster_id
+        self._admin, self._tails, self._cluster_id = admin, tails, cluster_id
+        self.is_interrupted = False
         self._kafka: KafkaTopic | None = None
         self._parts: dict[int, SharedPartition] = {}
         self._active: set[int] = set()
@@ -101,6 +105,12 @@ class SharedRun:
         self._drop(each.number for each in partitions)
         self._tallies.lost += len(partitions)
 
+    def interrupt(self) -> None:
+        """Kafka may have been put back: before anything more is stored, what was copied last is compared."""
+        self.is_interrupted = True
+        for each in self._parts.values():
+            each.forget()
+
     def note_unacknowledged(self, partitions: Collection[int]) -> None:
         """These were given up before the group has acknowledged what was copied of them."""
         self._tallies.order_broken += len(partitions)
@@ -133,6 +143,10 @@ class SharedRun:
         numbers = self._active if partitions is None else {each.number for each in partitions} & self._active
         parts = [self._parts[each] for each in numbers]
         return {each.partition: at for each in parts if (at := each.position) is not None and at != each.committed}
+
+    def notes(self, partitions: Collection[Partition]) -> dict[Partition, str]:
+        """What to commit with the positions of these partitions."""
+        return {each: self._parts[each.number].note for each in partitions}
 
     def note_committed(self, partition: Partition, at: int) -> None:
         self._parts[partition.number].committed = at
@@ -182,15 +196,52 @@ class SharedRun:
             return
         self.queues.create(group, self._kafka.partitions)
         log_id = self.queues.log_id(group)
-        for queue, state in self.queues.states(group, queues).items():
+        states = self.queues.states(group, queues)
+        lost = self._compare(group, log_id, states)
+        for queue, state in states.items():
             part = self._parts[queue]
             source = source_of(self._cluster_id, self._kafka, queue)
-            state = self._accepted(group, part, state)
+            state = self._accepted(group, part, state, queue in lost)
             name = self.member.message_topic.encode()
             part.begin(source, state, PackTarget(name, self._kafka.id.bytes, queue, log_id, state.topic_id))
             self._standstills.clear(queue)
 
-    def _accepted(self, group: str, part: SharedPartition, state: SourceState) -> SourceState:
+    def _compare(self, group: str, log_id: str, states: Mapping[int, SourceState]) -> set[int]:
+        """Queues whose last copied record Kafka has not, and whose group begins to read below it.
+
+        Raises PutBackBelow: a group would pass over what Kafka has there now. ReadAgain.
+        """
+        assert self._kafka is not None
+        own = {
+            queue: state for queue, state in states.items()
+            if state.source == source_of(self._cluster_id, self._kafka, queue)
+        }  # fmt: skip
+        self._check_copies(log_id, own)
+        last = {self._parts[queue].partition: at for queue, at in self.queues.last_copied(group, own).items()}
+        lost = self._tails.lost(self._cluster_id, self._kafka, last)
+        for each in lost:
+            if self._parts[each.number].first_offset > last[each].offset:
+                raise PutBackBelow(self.member.group, each, last[each])
+        return {each.number for each in lost}
+
+    def _check_copies(self, log_id: str, states: Mapping[int, SourceState]) -> None:
+        """Raise ReadAgain where the engine has less than was committed for it, and the group reads on behind that."""
+        places = {
+            self._parts[queue].partition: state for queue, state in states.items()
+            if self._parts[queue].first_offset > state.next
+        }  # fmt: skip
+        committed = self._admin.committed(self.member.group, places) if places else {}
+        lost = {
+            each: state.next for each, state in places.items()
+            if each in committed and next_in(committed[each].note, log_id, state.topic_id) > state.next
+        }  # fmt: skip
+        if lost:
+            told = ", ".join(f"partition {each.number} from offset {at:,} on" for each, at in sorted(lost.items()))
+            raise ReadAgain(
+                lost, f"the engine has lost copies, which group {self.member.group} gets again from Kafka: {told}"
+            )
+
+    def _accepted(self, group: str, part: SharedPartition, state: SourceState, is_lost: bool) -> SourceState:
         """The state once the partition is the queue's source. The group's position says where it begins.
 
         A group reads a topic by its name, as all its members on Kafka do: one that was made again is just read on.
@@ -204,7 +255,7 @@ class SharedRun:
             )
         # After the state: another member may have gone on meanwhile, and would seem to be beyond an earlier end.
         end = self._admin.offsets([part.partition], END)[part.partition]
-        if state.source == source and (end is None or end >= state.next):
+        if state.source == source and (end is None or end >= state.next) and not is_lost:
             return state
         limited.warning("topic=%s queue=%d: %s", self.plan.topic, queue, OTHER_TOPIC)
         return self.queues.accept(group, queue, source, first, state.number, OTHER_TOPIC)

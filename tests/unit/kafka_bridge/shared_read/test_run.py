@@ -6,17 +6,21 @@ from uuid import UUID
 import pytest
 
 from common.clock import SystemClock
-from common.kafka.base import END, CommitOutcome, CommitResult, KafkaTopic
+from common.kafka.base import EARLIEST, NO_NOTES, CommitOutcome, CommitResult, KafkaTopic
+from common.kafka.group_admin import CommittedPosition
 from common.kafka.records import Partition
 from engine.client.backlog import QueueBacklog
 from engine.link.codes import OK
 from engine.link.copy import Copied, QueueSource, SourceState
 from engine.link.errors import LinkError
+from kafka_bridge.copy_in.last_copied import LastCopied
+from kafka_bridge.copy_in.messages import RecordPlace, message_id
 from kafka_bridge.copy_in.plan import CopyPlan, KafkaMembership
 from kafka_bridge.copy_in.standstills import Standstills
 from kafka_bridge.shared_read import handing_back, run
-from kafka_bridge.shared_read.member import GroupMember, MembershipLost
+from kafka_bridge.shared_read.member import GroupMember, MembershipLost, TopicFault
 from kafka_bridge.shared_read.run import SharedRun
+from kafka_bridge.shared_read.tails import LastRecords
 from kafka_bridge.shared_read.tallies import SharedTallies
 from kafka_bridge.source_identity import source_of
 from tests.unit.kafka_bridge.copy_in.foreign_records import columns
@@ -27,12 +31,12 @@ COMMITTED, FENCED, UNKNOWN = (CommitResult(each, "why") for each in CommitOutcom
 
 
 class PlayedQueues:
-    """The engine's side: queue 3 alone. Attributes: fault: raised by every append."""
+    """The engine's side: queue 3 alone. Attributes: fault: raised by every append; last: the last copied record."""
 
     groups = frozenset(("main",))
 
     def __init__(self) -> None:
-        self.states_of, self.stored, self.backlog, self.fault = None, [], 0, None
+        self.states_of, self.stored, self.backlog, self.fault, self.last = None, [], 0, None, None
 
     def by_group(self, queues):
         return {"main": [*queues]} if [*queues] else {}
@@ -48,6 +52,9 @@ class PlayedQueues:
 
     def states(self, group, queues):
         return {queue: self.states_of or SourceState(12, 0, 0, 0, []) for queue in queues}
+
+    def last_copied(self, group, states):
+        return {queue: self.last for queue in states if self.last is not None}
 
     def begin(self, group, queue, source, start):
         return self.accept(group, queue, source, start, 0, "")
@@ -79,12 +86,22 @@ class Played:
     def __init__(self, *steps, order=False) -> None:
         self.steps, self.commits, self.outcome, self.calls = [*steps], [], COMMITTED, []
         self.topic, self.end = KafkaTopic("orders", UUID(int=5), 4, 1), 1_000
+        self.interruptions, self.notes, self.there, self.policy = 0, [], None, "delete"
         self.queues, self.tallies, self.standstills = PlayedQueues(), SharedTallies(), Standstills(SystemClock())
         plan = CopyPlan(
             "_kafka.g.orders", "_kafka.g.orders", 2, SimpleNamespace(name="main"), "orders",
             membership=KafkaMembership("g", "orders", order, False),
         )  # fmt: skip
-        self.topic_run = SharedRun(plan, self.queues, self.standstills, lambda count: None, self.tallies, self, "c")
+        self.topic_run = SharedRun(
+            plan,
+            self.queues,
+            self.standstills,
+            lambda count: None,
+            self.tallies,
+            self,
+            LastRecords(self, lambda: PlayedRecords(self)),
+            "c",
+        )
         self.run = GroupMember(
             self, None, self, {"orders": self.topic_run}, lambda: not self.steps, lambda: not self.steps,
             lambda run: None,
@@ -96,8 +113,13 @@ class Played:
         return {"orders": self.topic}
 
     def offsets(self, partitions, at):
-        assert at == END
-        return dict.fromkeys(partitions, self.end)
+        return dict.fromkeys(partitions, 0 if at == EARLIEST else self.end)
+
+    def configs(self, names):
+        return {name: {"cleanup.policy": self.policy} for name in names}
+
+    def committed(self, group, partitions=None):
+        return {each: CommittedPosition(at, note) for each, (at, note) in self.notes[-1].items()} if self.notes else {}
 
     def group_reader(self, connection, options, listener):
         assert (options.group, options.topics) == ("g", ("orders",))
@@ -106,8 +128,9 @@ class Played:
     def poll(self, wait_s):
         return self.steps.pop(0)() or []
 
-    def commit(self, positions):
+    def commit(self, positions, notes=NO_NOTES):
         self.commits.append(dict(positions))
+        self.notes.append({each: (at, notes.get(each, "")) for each, at in positions.items()})
         return self.outcome
 
     def pause(self, partitions):
@@ -126,6 +149,42 @@ class Played:
 
     def fetch(self, count, at):
         return lambda: [columns([PLAIN] * count, at)]
+
+    def interrupted(self, step):
+        """The step, over another connection than before."""
+
+        def stepped():
+            self.interruptions += 1
+            return step()
+
+        return stepped
+
+    def has_copied(self, next_offset):
+        """The queue has the partition up to there, and Kafka has the last record still."""
+        self.queues.accept("main", 3, source_of("c", self.topic, 3), next_offset, 0, "before")
+        at = next_offset - 1
+        shown = message_id([], RecordPlace(self.topic.id.bytes, 3, at))
+        self.queues.last = LastCopied(at, shown, PLAIN.key, PLAIN.value, PLAIN.timestamp)
+        self.there = columns([PLAIN], at)
+
+
+class PlayedRecords:
+    """Reads the record that Kafka has at the offset that is asked for."""
+
+    def __init__(self, of) -> None:
+        self._of, self._at = of, {}
+
+    def assign(self, positions):
+        self._at = dict(positions)
+
+    def remove(self, partitions):
+        assert {*partitions} == {*self._at}
+
+    def poll(self, wait_s):
+        return [self._of.there] if self._of.there is not None else []
+
+    def close(self):
+        pass
 
 
 @pytest.fixture(autouse=True)
@@ -217,3 +276,67 @@ def test_a_topic_that_is_another_one_or_has_lost_records_is_read_on_from_the_gro
     of.steps = [of.assign, of.fetch(3, 20), nothing]
     of.run.run()
     assert of.queues.stored == [3] and of.commits == [{PLACE: 23}] and of.queues.states_of.number == 3
+
+
+OTHER = PLAIN._replace(value=b"another one")
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_of_a_kafka_that_was_put_back_with_the_group_all_is_read_from_the_groups_position_on(policy):
+    of = Played()
+    of.has_copied(23)
+    of.policy, of.there = policy, columns([OTHER] if policy == "delete" else [PLAIN], 22 if policy == "delete" else 24)
+    of.steps = [of.assign, of.fetch(5, 20), nothing]
+    of.run.run()
+    assert of.queues.stored == ([5] if policy == "delete" else [2]), "a gap in a compacted topic is no loss"
+    assert of.queues.states_of.number == (2 if policy == "delete" else 1) and of.commits == [{PLACE: 25}]
+
+
+@pytest.mark.parametrize("is_interrupted", [True, False])
+def test_a_group_that_would_pass_over_what_kafka_has_in_place_of_what_was_copied_joins_again_or_stands(is_interrupted):
+    of = Played()
+    of.has_copied(23)
+    of.there = columns([OTHER], 22)
+    fetch = of.fetch(5, 23)
+    of.steps = [of.assign, of.interrupted(fetch) if is_interrupted else fetch, nothing]
+    with pytest.raises(MembershipLost if is_interrupted else TopicFault, match="which group g has not read"):
+        of.run.run()
+    assert of.queues.stored == [] and of.commits == []
+
+
+def test_an_interruption_costs_a_comparison_and_nothing_else():
+    of = Played()
+    of.has_copied(23)
+
+    def put_back():
+        of.there = columns([OTHER], 22)
+        return columns([PLAIN], 26)
+
+    of.steps = [of.assign, of.fetch(2, 23), of.interrupted(of.fetch(1, 25)), nothing]
+    of.run.run()
+    assert of.queues.stored == [2, 1] and of.commits == [{PLACE: 25}, {PLACE: 26}]
+    of.steps = [of.interrupted(lambda: [put_back()]), nothing]
+    with pytest.raises(MembershipLost):
+        of.run.run()
+
+
+def test_what_an_engine_has_lost_that_was_put_back_is_read_again():
+    of = Played()
+    of.has_copied(23)
+    of.steps = [of.assign, of.fetch(7, 23), nothing]
+    of.run.run()
+    assert of.notes == [{PLACE: (30, "penstock/log/12/30")}]
+    of.queues.states_of = of.queues.states_of._replace(next=23)
+    of.steps = [of.assign, of.fetch(2, 30), nothing]
+    with pytest.raises(MembershipLost, match=r"the engine has lost copies.*partition 3 from offset 23 on"):
+        of.run.run()
+    assert of.queues.stored == [7] and of.commits == [{PLACE: 30}, {PLACE: 23}]
+
+
+def test_what_another_member_has_read_is_no_loss_of_the_engine():
+    of = Played()
+    of.has_copied(23)
+    of.notes.append({PLACE: (30, "")})
+    of.steps = [of.assign, of.fetch(2, 30), nothing]
+    of.run.run()
+    assert of.queues.stored == [2] and of.commits == [{PLACE: 32}]
