@@ -1,11 +1,13 @@
 """Whether what was copied last is on both sides: ends alone do not tell that a side was put back and filled again."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import NamedTuple, Protocol
 
 from common.config.definitions import CutRecord
 from common.kafka.base import EARLIEST, STABLE_END, ClusterAdmin, KafkaTopic, PartitionReader
+from common.kafka.errors import KafkaRefusal
 from common.kafka.group_admin import CommittedPosition
 from common.kafka.records import Partition
 from engine.client.single_reads import MessageAt
@@ -17,6 +19,8 @@ from kafka_bridge.copy_out.tails import CopiedTails, TailRange, places_to_check
 from migration.positions import CopiedTopic
 from migration.reconcile.kafka_side import fetches
 from migration.reconcile.spans import ReadRange
+
+READ_S, POLL_S = 1.0, 0.1
 
 
 class EngineTails(Protocol):
@@ -84,6 +88,31 @@ class TailChecks:
                     left.pop(each, None)
         return {each.topic: at.loss(each.topic, each) for each, at in left.items()}
 
+    def read_last(self, topics: Mapping[str, int]) -> None:
+        """Read a record of each of these topics, to know whether they can be read: Kafka permits it per topic.
+
+        A position tells where a group is, also to a user who may not read. Raises KafkaFault: a topic cannot be read.
+
+        Args:
+            topics: their numbers of partitions.
+        """
+        asked = [Partition(name, number) for name, count in topics.items() for number in range(count)]
+        if not asked:
+            return
+        starts, ends = self._kafka().offsets(asked, EARLIEST), self._kafka().offsets(asked, STABLE_END)
+        filled = {each.topic: each for each in asked if (starts[each] or 0) < (ends[each] or 0)}
+        places = {each: (ends[each] or 0) - 1 for each in filled.values()}
+        empty = {Partition(name, 0): ends[Partition(name, 0)] or 0 for name in topics if name not in filled}
+        try:
+            with closing(self._open_reader()) as reader:
+                reader.assign({**places, **empty})
+                reader.resume([*places, *empty])  # librdkafka keeps the pause of an earlier assignment
+                _poll_beyond(reader, {**places, **empty})
+        except KafkaRefusal as refusal:
+            raise KafkaRefusal(
+                refusal.number, f"what the groups have to read is not known: {refusal}", refusal.topic
+            ) from refusal
+
     def returning(self, copies: Sequence[ReturningCopy]) -> dict[str, str]:
         """Whether the engine has what was copied last to Kafka since the cuts."""
         wanted = {
@@ -107,3 +136,10 @@ class TailChecks:
                 position_group(copies[0].cut.plan),
             )  # fmt: skip
             return {each.topic: sentence for each, sentence in tails.faults(ranges).items()}
+
+
+def _poll_beyond(reader: PartitionReader, positions: Mapping[Partition, int]) -> None:
+    """Poll until all positions are passed, for READ_S at most: an empty partition is refused in that time, too."""
+    until_s = time.monotonic() + READ_S
+    while time.monotonic() < until_s and any(reader.positions().get(each, 0) <= at for each, at in positions.items()):
+        reader.poll(POLL_S)

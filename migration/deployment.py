@@ -92,7 +92,8 @@ class Deployment:
             with_errors: ask the producer proxies for the outcomes of sends.
             with_policies: ask Kafka for the topics' policies.
             with_groups: ask Kafka for groups that read the topics and are not in the plan.
-            with_tails: compare what was copied last on both sides; only with positions.
+            with_tails: compare what was copied last on both sides, and read the last records of a double read; only with
+                positions.
         """
         store, names = self._store, self._plan.topic_names
         version = store.version()  # before the entries: who has applied it has applied what is read here
@@ -220,6 +221,8 @@ class Deployment:
                     copied_out=() if self._plan.recipe == DOUBLE_READ else tuple((firsts | copied_out).values()),
                 )  # fmt: skip
         tails = {**self._checks.coming(coming), **self._checks.returning(back)} if with_tails else {}
+        if with_tails and self._plan.recipe == DOUBLE_READ:
+            self._checks.read_last(seen.partitions(asked))
         return {name: replace(each, tail=tails.get(name, "")) for name, each in found.items()}
 
     def _from_kafka(

@@ -6,7 +6,7 @@ ones to Kafka again, and the groups read on in the engine what is there.
 
 from migration.recipes.course import CUTTABLE, UNFENCE, UNFENCING, Aim, Course, Courses, PlanStep
 
-_GATES = ("groups_named", "policies", "sources", "groups_gate")
+_GATES = ("groups_named", "policies", "sources", "groups_gate", "readable")
 _FENCING = ("fence", "fenced_everywhere", "sent", "quiet")
 
 COURSES: Courses = {
@@ -14,7 +14,7 @@ COURSES: Courses = {
     "start": Course(
         (PlanStep.PLANNED,), ("policies", "mark", "dual_reads", "dual_reads_applied", "entries", "applied"), PlanStep.COPYING, "abort"
     ),
-    "verify": Course((PlanStep.COPYING, PlanStep.VERIFIED), ("policies", "groups_near"), PlanStep.VERIFIED, "abort"),
+    "verify": Course((PlanStep.COPYING, PlanStep.VERIFIED), ("policies", "groups_near", "readable"), PlanStep.VERIFIED, "abort"),
     "fence": Course(CUTTABLE, ("error_rate", *_GATES, *_FENCING), PlanStep.FENCED, "abort, or wait: it ends by itself"),
     "cut": Course(CUTTABLE, ("error_rate", *_GATES, *_FENCING, "switch", "followed"), PlanStep.CUT, "rollback"),
     "soak": Course((PlanStep.CUT,), ("kafka_drained",), PlanStep.SOAKING, "rollback"),

@@ -138,6 +138,10 @@ SUB_STEPS: Mapping[str, SubStep] = {
     "groups_gate": SubStep(
         _near_gate, "checks that every group has at most {lag:,} records to read in Kafka", "at once", asks_positions=True
     ),
+    "readable": SubStep(
+        lambda state, facts, rules: None, "reads the last records in Kafka, to know that the bridges may read them", "seconds",
+        asks_positions=True, asks_tails=True,
+    ),
     "read_back": SubStep(
         _read_back, "waits until groups with an order have acknowledged what the engine has", "seconds", is_guarded=True,
         asks_positions=True,
