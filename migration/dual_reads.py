@@ -71,7 +71,18 @@ def _lagging(
     kafka = sum(max(0, end - committed.get(each, starts[each] or 0)) for each, end in ends)
     # After the positions: what a bridge has committed is in the engine.
     waiting = engine.backlog(hidden_topic(group.name, name), group.name)
-    return replace(group, kafka_lag=kafka, waiting=waiting, unread=engine.backlog(name, group.name))
+    deleted = [each for each in places if committed.get(each, starts[each] or 0) < (starts[each] or 0)]
+    lost = _loss(group.name, deleted[0], committed[deleted[0]], starts[deleted[0]] or 0) if deleted else ""
+    return replace(group, kafka_lag=kafka, waiting=waiting, unread=engine.backlog(name, group.name), lost=lost)
+
+
+def _loss(group: str, partition: Partition, committed: int, start: int) -> str:
+    topic, number = partition
+    return (
+        f"group {group} has read {topic} partition {number} up to offset {committed:,}, and Kafka has deleted what lies before "
+        f"{start:,}: up to {start - committed:,} records are lost: give the group that offset as its position, by Kafka's own "
+        "tool, while it has no members"
+    )
 
 
 def create(admin: Administrator, plan: MigrationPlan, names: Names, kafka: ClusterAdmin) -> None:

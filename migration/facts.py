@@ -24,6 +24,7 @@ class GroupFacts:
         kafka_lag: committed records that the group has to read in Kafka.
         waiting: messages from Kafka that it has to acknowledge in the engine.
         unread: the engine's own messages that it has to acknowledge. None of the last three: it was not asked for.
+        lost: why it cannot read on in Kafka, where what it had to read was deleted; empty: it can, or it was not asked for.
     """
 
     name: str
@@ -34,6 +35,7 @@ class GroupFacts:
     kafka_lag: int | None = None
     waiting: int | None = None
     unread: int | None = None
+    lost: str = ""
 
 
 @dataclass(frozen=True)

@@ -31,12 +31,21 @@ def _lag(facts: Facts, rules: Rules) -> str:
     return ""
 
 
+def _lost(facts: Facts) -> Answer:
+    found = next((group.lost for _, group in _all_groups(facts) if group.lost), "")
+    return Refuse(found) if found else None
+
+
 def _near(state: PlanState, facts: Facts, rules: Rules) -> Answer:
+    if lost := _lost(facts):
+        return lost
     found = "" if LAG in rules.accepted else _lag(facts, rules)
     return Wait(found) if found else None
 
 
 def _near_gate(state: PlanState, facts: Facts, rules: Rules) -> Answer:
+    if lost := _lost(facts):
+        return lost
     found = "" if LAG in rules.accepted else _lag(facts, rules)
     return Refuse(found) if found else None
 
@@ -72,6 +81,8 @@ def _read_back(state: PlanState, facts: Facts, rules: Rules) -> Answer:
 
 def _kafka_drained(state: PlanState, facts: Facts, rules: Rules) -> Answer:
     for topic, group in _all_groups(facts):
+        if group.lost:
+            return Wait(group.lost)
         if group.kafka_lag is None or group.kafka_lag:
             return Wait(f"group {group.name} has {group.kafka_lag or 0:,} records of {topic} to read in Kafka")
         if group.waiting:

@@ -1,12 +1,14 @@
 """Plans of the recipe double read over a cluster in memory: courses end to end, their waits, and what they refuse."""
 
 import itertools
+from unittest.mock import Mock
 
 import pytest
 
 from common.config.definitions import GroupDefinition, SharedReadDefinition, TopicDefinition
 from common.config.errors import InvalidDefinition
 from common.kafka.base import EARLIEST
+from common.kafka.errors import KafkaRefusal
 from common.kafka.records import Partition
 from common.shared_reads import hidden_topic
 from migration.dual_read_fit import dual_read_faults
@@ -16,7 +18,7 @@ from migration.plan import parse_plan
 from migration.recipes.course import PlanStep
 from migration.recipes.double_read import COURSES
 from tests.unit.migration.test_courses import Crash, Dies
-from tests.unit.migration.world import QUEUES, World
+from tests.unit.migration.world import QUEUES, NoMarks, World
 
 TEXT = """\
 name: shop
@@ -88,7 +90,9 @@ class DualWorld(World):
             self.store.put("shared_read", entry.name, {**found.value, "is_drained": True}, found.version)
 
     def offsets(self, partitions, at):
-        return dict.fromkeys(partitions, 0) if at == EARLIEST else super().offsets(partitions, at)
+        if at == EARLIEST:
+            return {each: self.kafka_starts.get(each, 0) for each in partitions}
+        return super().offsets(partitions, at)
 
     def group_offsets(self, group):
         return {Partition(name, queue): at for (of, name, queue), at in self.committed.items() if of == group}
@@ -161,6 +165,32 @@ def test_a_group_that_lags_in_kafka_holds_the_cut_back_with_its_name_and_number(
     world.kafka_side.messages["pay"][0] += [world.next_message() for _ in range(9)]
     with pytest.raises(PlanRefused, match=r"group workers has \d+ records of pay to read in Kafka"):
         go(world, "cut")
+
+
+@pytest.mark.parametrize("command", ["verify", "cut"])
+def test_records_that_kafka_deleted_before_a_group_has_read_them_refuse_a_step_although_few_are_left(world, command):
+    go(world, *WAY[: WAY.index(command)])
+    world.is_reading = world.is_busy = False
+    at = Partition("pay", 0)
+    world.committed |= {("workers", *at): 5, ("plain", *at): 2}
+    world.kafka_starts[at] = 4
+    world.kafka_side.messages["pay"][0] = [world.next_message() for _ in range(5)]
+    with pytest.raises(
+        PlanRefused, match=r"group plain has read pay partition 0 up to offset 2.*before 4.*2 records are lost"
+    ):
+        go(world, command)
+    assert world.definitions()["pay"].fence is None
+
+
+@pytest.mark.parametrize("command", ["verify", "cut"])
+def test_topics_that_may_not_be_read_refuse_a_step_although_nothing_is_left_to_read(world, command, monkeypatch):
+    go(world, *WAY[: WAY.index(command)])
+    refusal = KafkaRefusal(29, "TOPIC_AUTHORIZATION_FAILED", "pay")
+    monkeypatch.setattr(NoMarks, "positions", lambda reader: {})
+    monkeypatch.setattr(NoMarks, "poll", Mock(side_effect=refusal))
+    with pytest.raises(KafkaRefusal, match="what the groups have to read is not known: TOPIC_AUTHORIZATION_FAILED"):
+        go(world, command)
+    assert world.definitions()["pay"].fence is None
 
 
 def waits(world, command):
