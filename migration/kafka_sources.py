@@ -68,8 +68,8 @@ class KafkaSources:
             return f"{where}: it does not exist there, or its user may not see it"
         if cut is not None and cut.kafka_topic_id != str(topic.id):
             return (
-                f"{where}: it was deleted and made again since the change of its sides (topic id {topic.id}, then "
-                f"{cut.kafka_topic_id}): what Kafka had then is not there"
+                f"{where}: it was deleted and made again since the change of its sides, or belongs to another cluster (topic id "
+                f"{topic.id}, then {cut.kafka_topic_id}): what Kafka had then is not there"
             )
         sources = [source_of(seen.cluster_id, topic, partition) for partition in range(len(rows))]
         found = [str(number) for number, row in enumerate(rows) if row.number and row.source != sources[number]]
