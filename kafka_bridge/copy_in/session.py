@@ -45,6 +45,13 @@ REQUEST_BYTES_MAX = 8 << 20
 _OF_CLUSTER = (ClusterUnreachable, LoginRefused)
 
 
+def check_cluster(admin: ClusterAdmin, cluster_id: str) -> None:
+    """Raise KafkaFault where the cluster at the address is another one by now."""
+    found = admin.describe().cluster_id
+    if found != cluster_id:
+        raise ClusterUnreachable(f"another cluster answers at its address: its id is {found}, and was {cluster_id}")
+
+
 class ClusterSession:
     """
     Args:
@@ -87,6 +94,7 @@ class ClusterSession:
         if time.monotonic() >= self._asked_s + GAP_S:
             self._begin_again()
         if time.monotonic() >= self._looked_s + LOOK_ALL_S * max(1.0, len(self._runs) / LOOK_TOPICS):
+            check_cluster(self._admin, self.cluster_id)  # with nothing to read there is no reader that is interrupted
             self._look([*self._runs.values()])
             self._looked_s = time.monotonic()
         self._begin_due()
@@ -150,7 +158,11 @@ class ClusterSession:
                 self._close_reader()  # what was fetched and not taken is read again
 
     def _begin_again(self) -> None:
-        """Begin all partitions with their last copied records, by another reader."""
+        """Begin all partitions with their last copied records, by another reader.
+
+        Raises KafkaFault, also where another cluster answers at the address by now: this session's identity is of before.
+        """
+        check_cluster(self._admin, self.cluster_id)
         for run in self._runs.values():
             run.begin_again()
             self._leave(run)

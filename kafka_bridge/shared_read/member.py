@@ -26,7 +26,7 @@ from common.kafka.records import Partition
 from common.quoting import quoted
 from kafka_bridge.copy_in.plan import KafkaMembership
 from kafka_bridge.copy_in.run import LOOK_S
-from kafka_bridge.copy_in.session import LOOK_TOPICS
+from kafka_bridge.copy_in.session import LOOK_TOPICS, check_cluster
 from kafka_bridge.shared_read.handing_back import wait_acknowledged
 from kafka_bridge.shared_read.read_ahead import FETCH_RECORDS_MAX
 from kafka_bridge.shared_read.run import SharedRun
@@ -128,6 +128,7 @@ class GroupMember(GroupListener):
                 raise TopicFault(fault.topic, fault) from fault
             raise
         if reader.interruptions != self._interruptions:
+            check_cluster(self._admin, next(iter(self._runs.values())).cluster_id)
             self._interruptions = reader.interruptions
             for each in self._runs.values():
                 each.interrupt()

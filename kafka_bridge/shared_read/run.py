@@ -53,7 +53,7 @@ class SharedRun:
         assert plan.membership is not None
         self.plan, self.member, self.queues = plan, plan.membership, queues
         self._standstills, self._grow, self._tallies = standstills, grow, tallies
-        self._admin, self._tails, self._cluster_id = admin, tails, cluster_id
+        self._admin, self._tails, self.cluster_id = admin, tails, cluster_id
         self.is_interrupted = False
         self._kafka: KafkaTopic | None = None
         self._parts: dict[int, SharedPartition] = {}
@@ -200,7 +200,7 @@ class SharedRun:
         lost = self._compare(group, log_id, states)
         for queue, state in states.items():
             part = self._parts[queue]
-            source = source_of(self._cluster_id, self._kafka, queue)
+            source = source_of(self.cluster_id, self._kafka, queue)
             state = self._accepted(group, part, state, queue in lost)
             name = self.member.message_topic.encode()
             part.begin(source, state, PackTarget(name, self._kafka.id.bytes, queue, log_id, state.topic_id))
@@ -214,11 +214,11 @@ class SharedRun:
         assert self._kafka is not None
         own = {
             queue: state for queue, state in states.items()
-            if state.source == source_of(self._cluster_id, self._kafka, queue)
+            if state.source == source_of(self.cluster_id, self._kafka, queue)
         }  # fmt: skip
         self._check_copies(log_id, own)
         last = {self._parts[queue].partition: at for queue, at in self.queues.last_copied(group, own).items()}
-        lost = self._tails.lost(self._cluster_id, self._kafka, last)
+        lost = self._tails.lost(self.cluster_id, self._kafka, last)
         for each in lost:
             if self._parts[each.number].first_offset > last[each].offset:
                 raise PutBackBelow(self.member.group, each, last[each])
@@ -248,7 +248,7 @@ class SharedRun:
         """
         assert self._kafka is not None
         queue, first = part.partition.number, part.first_offset
-        source = source_of(self._cluster_id, self._kafka, queue)
+        source = source_of(self.cluster_id, self._kafka, queue)
         if not state.number:
             return self.queues.begin(
                 group, queue, source, max([first, *self.queues.ends_elsewhere(group, queue, source)])

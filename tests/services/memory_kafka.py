@@ -47,6 +47,7 @@ class MemoryKafka:
         asked_topics, topics_per_question: questions for topics, and the topics of the last one.
         refused_reads: by topic, raised when it is read.
         interruptions: connections of readers that have ended.
+        cluster_id: another one is of another cluster at the same address.
         stalled_s: time for which producers have got no result; `looks`: how often they were asked for it.
     """
 
@@ -59,6 +60,7 @@ class MemoryKafka:
         self.closed = self.refused = 0
         self.fatal_faults: list[str] = []
         self.stalled_s, self.looks, self.interruptions = 0.0, 0, 0
+        self.cluster_id = "memory"
         self.clients: Counter[str] = Counter()
         self.asked_topics = self.topics_per_question = 0
         self.refused_reads: dict[str, KafkaRefusal] = {}
@@ -222,7 +224,7 @@ class MemoryKafkaAdmin(ClusterAdmin):
         self._cluster = cluster
 
     def describe(self) -> ClusterDescription:
-        return ClusterDescription("memory", 1, [])
+        return ClusterDescription(self._cluster.cluster_id, 1, [])
 
     def topics(self, names: Sequence[str] | None = None) -> dict[str, KafkaTopic]:
         known = self._cluster.partitions

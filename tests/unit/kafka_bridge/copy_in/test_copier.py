@@ -364,6 +364,24 @@ def test_a_kafka_that_was_put_back_and_filled_again_between_two_polls_stops_the_
     assert desk.bodies(0) == FIRST
 
 
+def test_after_another_cluster_has_answered_at_the_address_the_own_one_is_copied_on_under_its_own_id(desk):
+    desk.kafka.add(desk.topic, 0, *FIRST)
+    desk.kafka.cluster_id = "another"
+    bridge = desk.bridge()
+    desk.wait_for(0, FIRST)
+    desk.kafka.cluster_id = "memory"
+    desk.kafka.interruptions += 1
+    until(
+        lambda: any("belongs to another cluster" in each.sentence for each in bridge.all[0].standstills),
+        "the standstill",
+    )
+    desk.kafka.cluster_id = "another"
+    desk.kafka.interruptions += 1
+    desk.kafka.add(desk.topic, 0, *SECOND)
+    desk.wait_for(0, FIRST + SECOND)
+    until(lambda: bridge.all[0].standstills == [], "no standstill")
+
+
 def test_the_last_copied_record_is_found_again_by_its_content_and_one_that_kafka_deleted_is_not_asked_for(desk):
     key, headers = b"\xff\0", [("penstock-id", b"mine"), ("h", None), ("penstock-tag", b"t")]
     desk.kafka.partitions[desk.topic][0].append(StoredKafkaRecord(key, None, headers, -1))

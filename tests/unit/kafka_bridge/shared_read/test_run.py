@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from common.clock import SystemClock
-from common.kafka.base import EARLIEST, NO_NOTES, CommitOutcome, CommitResult, KafkaTopic
+from common.kafka.base import EARLIEST, NO_NOTES, ClusterDescription, CommitOutcome, CommitResult, KafkaTopic
 from common.kafka.group_admin import CommittedPosition
 from common.kafka.records import Partition
 from engine.client.backlog import QueueBacklog
@@ -108,6 +108,9 @@ class Played:
         )  # fmt: skip
 
     # Driver, administration and reader in one.
+
+    def describe(self):
+        return ClusterDescription("c", 1, [])
 
     def topics(self, names):
         return {"orders": self.topic}
