@@ -140,6 +140,14 @@ def _grown(kind: str, name: str, old: dict[str, Any], new: dict[str, Any]) -> di
     return new | {each: getattr(now, each) for each in growing if getattr(now, each) > getattr(then, each)}
 
 
+def has_gone_back(store: ConfigStore, given: Export) -> bool:
+    """Whether the store has less than it had when the export was made: it was emptied, damaged, or put back to an older copy."""
+    version = store.version()
+    return store.identity() is None or any(
+        version.get(kind, 0) < at for kind, at in given["version"].items() if kind in FOLLOWED
+    )
+
+
 def _check_plans(store: ConfigStore, changes: list[Difference]) -> None:
     """Refuse changes of what a plan at work has set. It goes by its own record, so it could not be left afterwards."""
     for each in changes:
@@ -167,10 +175,7 @@ def apply(admin: Administrator, given: Export, changes: list[Difference]) -> boo
     """
     store = admin.store
     _check_plans(store, changes)
-    before, version = store.identity(), store.version()
-    went_back = before is None or any(
-        version.get(kind, 0) < at for kind, at in given["version"].items() if kind in FOLLOWED
-    )
+    before, went_back = store.identity(), has_gone_back(store, given)
     for kind in dict.fromkeys(change.kind for change in changes):
         own = [change for change in changes if change.kind == kind]
         store.put_many(kind, [Change(each.name, each.new, each.version) for each in own])

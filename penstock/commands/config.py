@@ -18,6 +18,7 @@ from penstock.commands.instance import Instance, administration, instance_option
 from penstock.commands.output import output_option, show_one, show_rows
 from penstock.commands.settings_file import check, show
 
+KEPT_SHOWN = 5
 SNAPSHOTS = ("producer_proxy.snapshot", "consumer_proxy.snapshot", "engine/config.snapshot")
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -78,17 +79,25 @@ def export(instance: Instance, to: Path | None, source: Path | None) -> None:
 @command.command()
 @click.argument("file", type=click.File(encoding="utf-8"), metavar="FILE")
 @click.option("--diff", is_flag=True, help="Show the changes and make none. Exit code 1 when there are some.")
-@click.option("--delete", "deletes", is_flag=True, help="Delete also the entries that FILE does not have.")
+@click.option(
+    "--delete/--keep", "deletes", default=None, help="What becomes of entries that FILE does not have (default: keep)."
+)
 @output_option
 @instance_options()
-def apply(instance: Instance, file: Any, diff: bool, deletes: bool, output: str) -> None:
+def apply(instance: Instance, file: Any, diff: bool, deletes: bool | None, output: str) -> None:
     """Create and change entries until the store has those of FILE, an export (- for stdin).
 
-    A store that has lost its content is in force again afterwards: the processes follow it, and need no restart.
+    A store that has lost its content is in force again afterwards: the processes follow it, and need no restart. Of one
+    that was put back from an older copy say what becomes of entries that FILE does not have: they may have been deleted
+    since, as a stolen key's application.
     """
     given = transfer.parse(file.read(), file.name)
     with administration(instance, changes=not diff) as admin:
-        changes = transfer.differences(admin.store, given, deletes=deletes)
+        changes = transfer.differences(admin.store, given, deletes=deletes is not False)
+        if deletes is None and transfer.has_gone_back(admin.store, given):
+            _check_kept([each for each in changes if each.new is None], diff)
+        if not deletes:
+            changes = [each for each in changes if each.new is not None]
         restored = False if diff else transfer.apply(admin, given, changes)
     show_rows([row(each) for each in changes], ("kind", "name", "change"), output)
     if restored:
@@ -97,6 +106,21 @@ def apply(instance: Instance, file: Any, diff: bool, deletes: bool, output: str)
             "names them, and until then a command does not wait for them.", err=True,
         )  # fmt: skip
     raise SystemExit(FAILED if diff and changes else 0)
+
+
+def _check_kept(kept: list[Difference], diff: bool) -> None:
+    if not kept:
+        return
+    names = ", ".join(f"{each.kind} {each.name}" for each in kept[:KEPT_SHOWN]) + (
+        " …" if len(kept) > KEPT_SHOWN else ""
+    )
+    told = (
+        f"the store was put back, and has {len(kept):,} entries that the file does not have, perhaps as they were deleted "
+        f"since: {names}: say --delete or --keep"
+    )
+    if not diff:
+        raise CommandError(told, CONFLICT)
+    click.echo(f"warning: {told}", err=True)
 
 
 def row(each: Difference) -> dict[str, Any]:

@@ -146,6 +146,21 @@ def test_a_damaged_bucket_and_an_entry_of_a_later_version_are_named(run, filled,
     assert "cannot read it" in found[0]["problem"] and "checksum" in found[1]["problem"]
 
 
+def test_what_was_deleted_since_an_older_copy_of_the_store_comes_back_by_the_operators_word_only(run, filled, tmp_path):
+    run("app", "create", "thief")
+    shutil.copytree(tmp_path / "config", tmp_path / "older")
+    run("app", "delete", "thief", "--yes")
+    run("topic", "create", "later")
+    run("config", "export", "--to", str(filled))
+    shutil.rmtree(tmp_path / "config")
+    shutil.copytree(tmp_path / "older", tmp_path / "config")
+    assert "say --delete or --keep" in run("config", "apply", str(filled), "--diff", code=1).stderr
+    assert "application thief" in run("config", "apply", str(filled), code=4).stderr
+    assert "later" not in run("topic", "list", "-o", "json").stdout
+    run("config", "apply", str(filled), "--delete")
+    assert "thief" not in run("app", "list", "-o", "json").stdout
+
+
 def test_an_export_does_not_change_what_a_plan_at_work_has_set(run, filled, tmp_path):
     with closing(open_store(f"file://{tmp_path / 'config'}")) as store:
         store.put("migration_topic", "a", {"plan": "shop"}, 0)
