@@ -177,6 +177,8 @@ class GroupMember(GroupListener):
             if run.is_interrupted:  # the group's position may have gone back, too: that of before is not used any more
                 raise MembershipLost(str(fault)) from fault
             raise TopicFault(topic, fault) from fault
+        except KafkaRefusal as fault:
+            raise TopicFault(topic, fault) from fault
 
     def _commit(self, reader: GroupReader, partitions: Collection[Partition] | None = None) -> None:
         """Commit what is stored, of these partitions or of all. Raises MembershipLost, KafkaRefusal."""

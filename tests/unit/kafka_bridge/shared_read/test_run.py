@@ -1,12 +1,14 @@
 """A member of a group on values: what it stores and commits, and what it drops when the group takes partitions."""
 
 from types import SimpleNamespace
+from unittest.mock import Mock
 from uuid import UUID
 
 import pytest
 
 from common.clock import SystemClock
 from common.kafka.base import EARLIEST, NO_NOTES, ClusterDescription, CommitOutcome, CommitResult, KafkaTopic
+from common.kafka.errors import KafkaRefusal
 from common.kafka.group_admin import CommittedPosition
 from common.kafka.records import Partition
 from engine.client.backlog import QueueBacklog
@@ -343,3 +345,13 @@ def test_what_another_member_has_read_is_no_loss_of_the_engine():
     of.steps = [of.assign, of.fetch(2, 30), nothing]
     of.run.run()
     assert of.queues.stored == [2] and of.commits == [{PLACE: 32}]
+
+
+def test_a_record_that_may_not_be_read_leaves_one_topic_out(monkeypatch):
+    of = Played()
+    of.has_copied(23)
+    monkeypatch.setattr(PlayedRecords, "poll", Mock(side_effect=KafkaRefusal(29, "TOPIC_AUTHORIZATION_FAILED")))
+    of.steps = [of.assign, of.fetch(2, 23), nothing]
+    with pytest.raises(TopicFault, match="AUTHORIZATION"):
+        of.run.run()
+    assert of.queues.stored == [] and of.commits == []
