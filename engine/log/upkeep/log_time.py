@@ -22,8 +22,9 @@ logger = logging.getLogger(__name__)
 limited = LimitedLog(logger)
 
 KEY = b"\0clock"
-RESTART_MS = 3_600_000
-"""Time between the newest record and a start that counts at once."""
+RESTART_MS = 60_000
+"""Time between the newest record and a start that counts at once: far below the shortest retention, an hour, because what
+is hidden by a wrong clock is skipped by groups for ever."""
 
 SAVE_MS = 600_000
 """Interval at which the time that a step was waited for is kept."""

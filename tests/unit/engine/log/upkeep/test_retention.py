@@ -201,6 +201,22 @@ def test_a_topics_own_age_hides_its_older_messages_at_once(form):
     assert m.log.bounds(2, 0) == (3, 3)
 
 
+def test_a_start_with_a_clock_that_is_a_day_ahead_hides_nothing_of_the_shortest_retention(form):
+    m, policy = clocked(form), Definitions(second=Retention(age_ms=HOUR))
+    append(m, 2, 0, b"minutes old")
+    m.env.clock_ms += HOUR // 4
+    append(m, 2, 0, b"newest")
+    m.env.wall_shift_ms += 30 * HOUR
+    m.reopen()
+    m.log.start_offsets.policy = policy
+    assert m.log.bounds(2, 0) == (0, 2)
+    run(m, 60)
+    append(m, 2, 0, b"stored under a wrong time")
+    m.env.wall_shift_ms = 0
+    run(m, 60)
+    assert m.log.bounds(2, 0) == (0, 3)
+
+
 @pytest.mark.parametrize("rolls", [0, 3])
 def test_a_topics_own_size_keeps_its_newest_batches_and_always_the_last(form, rolls):
     m = clocked(form)
