@@ -24,6 +24,7 @@ from engine.link.errors import LinkError
 from kafka_bridge.connecting import FollowedConnection
 from kafka_bridge.copy_in.copier import CopyTools, grow_entry
 from kafka_bridge.copy_in.engine_queues import EngineQueues
+from kafka_bridge.heartbeat import Heartbeat
 
 limited = LimitedLog(logging.getLogger("penstock.kafka_bridge"))
 LOOK_S = 1.0
@@ -41,6 +42,7 @@ class DualTopics:
 
     def __init__(self, view: ConfigView, tools: CopyTools) -> None:
         self._view, self._tools, self.fault = view, tools, ""
+        self._heart = Heartbeat(tools.clock.monotonic_s)
         self._admins: dict[str, tuple[KafkaClusterDefinition, FollowedConnection, ClusterAdmin]] = {}
         self._made: dict[str, tuple[int, object]] = {}
         self._wanted: dict[str, list[str]] = {}
@@ -52,7 +54,8 @@ class DualTopics:
 
     def health(self) -> dict[str, bool | str]:
         """For /readyz: a note while queues do not follow; callers are served all the same."""
-        return {"queues of dual writes": Note(self.fault) if self.fault else True} if self._wanted else {}
+        fault = self.fault or self._heart.fault
+        return {"queues of dual writes": Note(fault) if fault else True} if self._wanted else {}
 
     def close(self) -> None:
         self._is_closed = True
@@ -62,6 +65,7 @@ class DualTopics:
     def _follow(self) -> None:
         while not self._is_closed:
             fault = ""
+            self._heart.beat()
             try:
                 self._look()
             except (KafkaFault, ConfigError, AdminError, LinkError, OSError) as found:
@@ -73,6 +77,7 @@ class DualTopics:
             if fault:
                 self._close_admins()
             self.fault = fault
+            self._heart.rest()
             self._changed.clear()
             self._changed.wait(LOOK_S if self._wanted else IDLE_S)
         self._close_admins()

@@ -107,6 +107,23 @@ class CallbackRelay:
             self._steps.put(_ended(call))
 
 
+def within(timeout_s: float, call: Callable[[], T], name: str) -> T:
+    """The result of a call that may block for longer than its library promises; it runs in a thread of its own.
+
+    Raises TimeoutError: it has not ended in time. It goes on, and what it uses ends with it.
+    """
+    answers: SimpleQueue[_Ended] = SimpleQueue()
+    threading.Thread(target=lambda: answers.put(_ended(call)), name=name, daemon=True).start()
+    try:
+        found = answers.get(timeout=timeout_s)
+    except Empty:
+        raise TimeoutError(f"no answer within {timeout_s:g} s") from None
+    if found.fault is not None:
+        raise found.fault
+    value: T = found.value
+    return value
+
+
 def _ended(call: Callable[[], Any]) -> _Ended:
     try:
         return _Ended(call(), None)

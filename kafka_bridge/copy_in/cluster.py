@@ -23,7 +23,10 @@ from kafka_bridge.copy_in.plan import CopyPlan
 from kafka_bridge.copy_in.run import TopicRun
 from kafka_bridge.copy_in.session import ClusterSession
 from kafka_bridge.copy_in.standstills import WHOLE, Standstill, Standstills
+from kafka_bridge.heartbeat import Heartbeat
 
+STEP_S_MAX = 30.0
+"""A step that takes longer is told. One begins partitions of many topics, each of which waits for the engine's disk."""
 log = logging.getLogger("penstock.kafka_bridge")
 limited = LimitedLog(log)
 REFUSED_CLAIMS_MAX = 50
@@ -38,10 +41,12 @@ class ClusterTopic:
         is_claimed: whether this process copies the topic; otherwise another bridge does.
         notes: what is not copied now.
         run: its run in the present session; None: there is none. The copier's thread sets it.
+        heart: of its copier.
     """
 
     def __init__(self, plan: CopyPlan, clock: Clock) -> None:
-        self.plan, self.notes = plan, Standstills(clock)
+        self.plan, self.notes, self._clock = plan, Standstills(clock), clock
+        self.heart = Heartbeat(clock.monotonic_s)
         self.is_claimed = False
         self.run: TopicRun | None = None
         self._stored = self._skipped = 0
@@ -62,7 +67,11 @@ class ClusterTopic:
     @property
     def standstills(self) -> list[Standstill]:
         """A sentence about all that is not copied now; empty also while another bridge has the copy."""
-        return self.notes.all
+        found, silence = self.notes.all, self.heart.fault if self.is_claimed else ""
+        if not silence or any(each.partition == WHOLE for each in found):
+            return found
+        since_ms = self._clock.now_ms() - int(self.heart.silent_s * 1000)
+        return [Standstill(WHOLE, since_ms, silence), *found]
 
     @property
     def is_stopping(self) -> bool:
@@ -87,7 +96,7 @@ class ClusterCopier:
     """Begins at once, and ends with its last topic."""
 
     def __init__(self, cluster: KafkaClusterDefinition, tools: CopyTools) -> None:
-        self.cluster, self._tools = cluster, tools
+        self.cluster, self._tools, self._heart = cluster, tools, Heartbeat(tools.clock.monotonic_s)
         self._topics: dict[str, ClusterTopic] = {}  # by topic of Kafka
         self._changing, self._is_ended = threading.Lock(), False
         self._changed = threading.Event()
@@ -103,7 +112,7 @@ class ClusterCopier:
         with self._changing:
             if self._is_ended or topic.plan.kafka_topic in self._topics:
                 return False
-            is_first = not self._topics
+            is_first, topic.heart = not self._topics, self._heart
             self._topics[topic.plan.kafka_topic] = topic
         if is_first:
             self._thread.start()
@@ -187,6 +196,8 @@ class ClusterCopier:
             raise LinkError("no broker group is known")
         tools, kafka = self._tools, FollowedConnection(self.cluster, self._tools.connections)
         with ExitStack() as stack:
+            stack.callback(self._heart.rest)
+            self._heart.beat(allowed_s=STEP_S_MAX)
             links = {
                 name: stack.enter_context(closing(tools.connect(name, addresses))) for name, addresses in groups.items()
             }
@@ -197,6 +208,7 @@ class ClusterCopier:
                         self._claim()
                     self._follow(session, groups, links)
                     session.step()
+                    self._heart.beat(allowed_s=STEP_S_MAX)
             finally:
                 for each in self._all:
                     each.end_run()

@@ -34,6 +34,7 @@ from kafka_bridge.copy_out.engine_reads import EngineReads, MessagesDeleted
 from kafka_bridge.copy_out.page import EngineTopic, OutgoingPage, is_from
 from kafka_bridge.copy_out.positions import CopiedPositions, group_of, note_of, topic_of, transactional_id
 from kafka_bridge.copy_out.tails import CopiedTails, TailDiffers, TailRange, places_to_check
+from kafka_bridge.heartbeat import Heartbeat
 from kafka_bridge.mapping import UnmappableMessage
 
 limited = LimitedLog(logging.getLogger("penstock.kafka_bridge"))
@@ -45,6 +46,8 @@ default, and counts from the last commit."""
 BACKOFF_S, CLOSE_S = 1.0, 1.0
 IDLE_S, TURN_S = 60.0, 1.0
 """A copy without a message for so long ends its turn. One that others wait for ends it at once then, or after TURN_S."""
+WAIT_S = 60.0
+"""A copy that waits longer for its turn is told. More copies than producers wait for a while each."""
 FAULTS_SHOWN = 3
 SHAPE_S = 30.0
 """Pause between two turns of a copy some of whose queues have no partition in Kafka."""
@@ -92,7 +95,8 @@ class OutCopier:
     Args:
         open_engine: links to the engine's brokers; called at each turn. Raises OSError, LinkError, AdminError.
     Attributes:
-        fault: why nothing is copied now; empty: it is.
+        fault: why the last turn has copied nothing; empty: it has.
+        heart: beats while there is a turn or one is due.
         copied, skipped: records since the start, of committed transactions.
         next: after a turn that ended in good order: next offset per queue that is copied. None: a turn is due.
         due_s, again_s: monotonic times: there is no turn before the first one, and one in any case after the second one.
@@ -104,7 +108,7 @@ class OutCopier:
         self.copy, self._open = copy, open_engine
         self._stopping, self.ended = threading.Event(), threading.Event()
         self.on_stop: Callable[[], object] = lambda: None
-        self.fault = ""
+        self.fault, self.heart = "", Heartbeat()
         self.copied = self.skipped = 0
         self.next: dict[int, int] | None = None
         self.due_s = self.again_s = 0.0
@@ -114,6 +118,16 @@ class OutCopier:
     @property
     def is_stopping(self) -> bool:
         return self._stopping.is_set()
+
+    @property
+    def standing(self) -> str:
+        """Why nothing is copied now; empty: it is, or there is nothing to copy."""
+        silence = self.heart.fault
+        return self.fault or (silence and f"copy_out={self.copy.name}: {silence}")
+
+    def wait_for_turn(self) -> None:
+        """A turn is due."""
+        self.heart.beat("a turn, which others have", WAIT_S)
 
     def stop(self) -> None:
         """End after the present transaction; see `join`."""
@@ -131,8 +145,10 @@ class OutCopier:
             is_awaited: whether another copy waits for this one's turn to end.
         """
         self.next = None
+        self.heart.rest()
         if self.is_stopping:
             return
+        self.heart.beat()
         try:
             with closing(self._open()) as engine:
                 self._copy_from(engine, clients, is_awaited)
@@ -143,6 +159,8 @@ class OutCopier:
             limited.exception("copy_out=%s: internal error", self.copy.name)
             self.tell(f"internal error: {fault}")
             clients.close()
+        finally:
+            self.heart.rest()
 
     def tell(self, fault: object) -> None:
         """Nothing is copied now, for this reason; the next turn comes after a pause."""
@@ -213,6 +231,7 @@ class OutCopier:
     ) -> None:
         began_s = moved_s = time.monotonic()
         while goes_on():
+            self.heart.beat()
             has_moved = transactions.commit_next(self, in_haste=is_awaited())
             now_s = time.monotonic()
             moved_s = now_s if has_moved else moved_s

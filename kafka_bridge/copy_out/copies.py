@@ -27,9 +27,11 @@ STOP_S = 5.0
 class RunningCopier(Protocol):
     """An OutCopier, or an object with the same methods."""
 
-    fault: str
     copied: int
     skipped: int
+
+    @property
+    def standing(self) -> str: ...
 
     def stop(self) -> None: ...
     def join(self, timeout_s: float) -> bool: ...
@@ -68,7 +70,7 @@ class OutCopies:
 
     def health(self) -> dict[str, bool | str]:
         """InCopies of this bridge for /readyz; one that does not go on is a note."""
-        faults = {**self._faults, **{name: each.copier.fault for name, each in [*self._running.items()]}}
+        faults = {**self._faults, **{name: each.copier.standing for name, each in [*self._running.items()]}}
         return {f"copy_out {name}": Note(fault) if fault else True for name, fault in faults.items()}
 
     def close(self) -> None:
@@ -82,6 +84,9 @@ class OutCopies:
         while not self._is_closed:
             try:
                 self._follow()
+                for each in [*self._running.values()]:
+                    if standing := each.copier.standing:
+                        limited.warning("%s", standing, about=each.wanted[0].name)
             except StoreUnavailable as fault:
                 limited.warning("copies to Kafka: the configuration store is away: %s", fault)
             except Exception:

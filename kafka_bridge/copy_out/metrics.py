@@ -32,5 +32,5 @@ class CopyOutMetrics:
         for name, copier in self._copies.copiers.items():
             records.add_metric([name], copier.copied)
             skipped.add_metric([name], copier.skipped)
-            standing.add_metric([name], bool(copier.fault))
+            standing.add_metric([name], bool(copier.standing))
         yield from (records, skipped, standing)

@@ -113,6 +113,8 @@ class CopyTurns:
     def _offer(self, copiers: Sequence[OutCopier]) -> None:
         with self._changed:
             self._waiting += copiers
+            for each in copiers:
+                each.wait_for_turn()
             for _ in range(min(len(self._waiting) - self._idle_workers, PRODUCERS_MAX - self._workers)):
                 self._workers += 1
                 threading.Thread(target=self._work, name=f"copy to {self._name}", daemon=True).start()

@@ -8,7 +8,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -16,6 +16,7 @@ from confluent_kafka import Producer as Library
 
 from common.contract import Code
 from common.kafka.base import NO_NOTES, OnResults, ProducerOptions
+from common.kafka.callback_relay import within
 from common.kafka.connection import KafkaConnection
 from common.kafka.errors import ProducerFenced, TransactionAborted
 from common.kafka.librdkafka.faults import described, fault_of, outcome_of, translated
@@ -32,7 +33,13 @@ MESSAGE_BYTES_MAX = 100 << 20
 POLL_S = 0.1
 FATAL_PAUSE_S = 0.02
 PURGE_WAIT_S = 2.0
-TRANSACTION_TIMEOUT_S = 30.0
+TRANSACTION_TIMEOUT_S, TRANSACTION_S_MAX = 30.0, 40.0
+"""What the library is told to wait for a coordinator at most, and what a call of it may take."""
+COORDINATOR_LOOK_MS, COORDINATOR_IDLE_MS = 3_000, 12_000
+"""librdkafka up to 2.16 keeps the coordinator of a group that it has found. After a restart of that broker it waits without a
+bound for a client of it that has ended (its issues 5456 and 5511): until any connection changes its state, and only if the
+coordinator was forgotten, which takes three intervals of metadata without a question for it. So metadata are asked for often,
+and a connection that is idle for longer than that is closed, which ends the wait."""
 
 
 class LibrdkafkaProducer(GatheringProducer):
@@ -45,8 +52,7 @@ class LibrdkafkaProducer(GatheringProducer):
         settings = {**common_options(connection), **_library_options(options)}
         self._client, self._last = opened(connection, self._library, settings, lambda client: client.poll(0))
         if options.transactional_id:
-            with self._transactional():
-                self._client.init_transactions(TRANSACTION_TIMEOUT_S)
+            self._transact(lambda client: client.init_transactions(TRANSACTION_TIMEOUT_S))
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._serve, name=f"kafka-{connection.name}", daemon=True)
         self._thread.start()
@@ -109,15 +115,16 @@ class LibrdkafkaProducer(GatheringProducer):
         return self._outstanding.wait_until_none(ends - time.monotonic())
 
     def begin(self) -> None:
-        with self._transactional():
-            self._client.begin_transaction()
+        self._transact(lambda client: client.begin_transaction())
 
     def commit(self, positions: Mapping[Partition, int], group: str, notes: Mapping[Partition, str] = NO_NOTES) -> None:
-        with self._transactional():
+        def commit(client: Any) -> None:
             if positions:
                 offsets = [TopicPartition(*each, at, notes.get(each, "")) for each, at in positions.items()]
-                self._client.send_offsets_to_transaction(offsets, self._membership(group), TRANSACTION_TIMEOUT_S)
-            self._client.commit_transaction(TRANSACTION_TIMEOUT_S)
+                client.send_offsets_to_transaction(offsets, self._membership(group), TRANSACTION_TIMEOUT_S)
+            client.commit_transaction(TRANSACTION_TIMEOUT_S)
+
+        self._transact(commit)
 
     def _membership(self, group: str) -> Any:
         """The library takes a group only as a consumer's; this one never joins it, so what it says stays true."""
@@ -130,13 +137,16 @@ class LibrdkafkaProducer(GatheringProducer):
         return self._memberships[group]
 
     def abort(self) -> None:
-        with self._transactional():
-            self._client.abort_transaction(TRANSACTION_TIMEOUT_S)
+        self._transact(lambda client: client.abort_transaction(TRANSACTION_TIMEOUT_S))
 
-    @contextlib.contextmanager
-    def _transactional(self) -> Iterator[None]:
+    def _transact(self, call: Callable[[Any], object]) -> None:
+        """One step of a transaction. Where it does not end in time, this producer is of no use any more."""
+        client = self._client
         try:
-            yield
+            within(TRANSACTION_S_MAX, lambda: call(client), f"kafka-{self._cluster} transaction")
+        except TimeoutError as fault:
+            self._last.fatal = self._last.fatal or f"a transaction: {fault}"
+            raise TransactionAborted(f'kafka "{self._cluster}": a transaction: {fault}') from None
         except KafkaException as fault:
             ours = fault_of(self._cluster, fault.args[0])
             if isinstance(ours, ProducerFenced):
@@ -185,7 +195,11 @@ def _unsendable(records: OutgoingRecords, unknown: Mapping[str, str]) -> Iterato
 
 
 def _library_options(options: ProducerOptions) -> dict[str, Any]:
-    transactional = {"transactional.id": options.transactional_id} if options.transactional_id else {}
+    transactional: dict[str, Any] = {
+        "transactional.id": options.transactional_id,
+        "topic.metadata.refresh.interval.ms": COORDINATOR_LOOK_MS,
+        "connections.max.idle.ms": COORDINATOR_IDLE_MS,
+    }
     return {
         "acks": "all",
         "enable.idempotence": True,
@@ -198,5 +212,5 @@ def _library_options(options: ProducerOptions) -> dict[str, Any]:
         "message.max.bytes": MESSAGE_BYTES_MAX,
         "queue.buffering.max.messages": 1_000_000,
         "queue.buffering.max.kbytes": max(options.pending_bytes_max >> 9, 1 << 18),
-        **transactional,
+        **(transactional if options.transactional_id else {}),
     }

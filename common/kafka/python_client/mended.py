@@ -10,9 +10,11 @@
 - A group's first member does not know the partitions when it joins, so it joins once more as soon as it does.
 - Each poll() of a consumer compares the leader epochs of all its partitions, though only new metadata change them: 6 ms
   for 2,000 partitions.
+- The calls of a transaction, and questions for all topics, wait for their answer without a bound.
 - Checksums are computed in Python, 150 ns per byte, unless a package under the LGPL is installed.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import google_crc32c
@@ -24,6 +26,8 @@ from common.contract import Code
 from common.kafka.codes import code_of
 
 FORCED_CLOSE_S = 5.0
+ANSWER_MS_MAX = 40_000
+"""Above what a library's request takes by its own options, with its tries."""
 
 
 def use_native_checksums() -> None:
@@ -70,6 +74,40 @@ def validate_after_metadata(consumer: KafkaConsumer) -> None:
             original()
 
     fetcher.maybe_validate_positions = validate
+
+
+def bound_transactions(producer: KafkaProducer) -> None:
+    """Let the calls of a transaction raise KafkaTimeoutError where they have no answer in time."""
+    manager = producer._transaction_manager
+    for name in ("send_offsets_to_transaction", "begin_commit", "begin_abort"):
+        setattr(manager, name, _bounded_result(getattr(manager, name)))
+
+
+def _bounded_result(begin: Callable[..., Any]) -> Callable[..., Any]:
+    def begun(*arguments: Any) -> Any:
+        result = begin(*arguments)
+        wait = result.wait
+
+        def bounded(timeout_ms: int | None = None) -> bool:
+            if not wait(ANSWER_MS_MAX if timeout_ms is None else timeout_ms):
+                raise errors.KafkaTimeoutError(f"a transaction: no answer within {ANSWER_MS_MAX // 1000} s")
+            return True
+
+        result.wait = bounded
+        return result
+
+    return begun
+
+
+def bound_questions(consumer: KafkaConsumer) -> None:
+    """Let a consumer's questions raise KafkaTimeoutError where they have no answer in time."""
+    manager = consumer._manager
+    wait_for = manager.wait_for
+
+    def bounded(future: Any, timeout_ms: float | None) -> Any:
+        return wait_for(future, ANSWER_MS_MAX if timeout_ms is None else timeout_ms)
+
+    manager.wait_for = bounded
 
 
 def fatal_error(producer: KafkaProducer) -> Exception | None:

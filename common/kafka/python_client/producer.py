@@ -19,7 +19,12 @@ from common.kafka.native import PendingBatch
 from common.kafka.pending import GatheringProducer
 from common.kafka.python_client.admin import PythonAdmin
 from common.kafka.python_client.faults import described, fault_of, outcome_after_send, outcome_of_send, translated
-from common.kafka.python_client.mended import fatal_error, force_close, recover_from_failed_batches
+from common.kafka.python_client.mended import (
+    bound_transactions,
+    fatal_error,
+    force_close,
+    recover_from_failed_batches,
+)
 from common.kafka.python_client.options import common_options, opened
 from common.kafka.records import OutgoingRecords, Partition
 
@@ -51,6 +56,7 @@ class PythonProducer(GatheringProducer):
         if not options.transactional_id:
             recover_from_failed_batches(self._client)
             return
+        bound_transactions(self._client)
         with self._transactional():
             self._client.init_transactions()
 

@@ -11,7 +11,7 @@ from common.kafka.connection import KafkaConnection
 from common.kafka.errors import KafkaRefusal
 from common.kafka.python_client.faults import translated
 from common.kafka.python_client.fetching import PythonFetching
-from common.kafka.python_client.mended import validate_after_metadata
+from common.kafka.python_client.mended import bound_questions, validate_after_metadata
 from common.kafka.python_client.options import EndedConnections, common_options, opened
 from common.kafka.records import Partition, Records
 
@@ -23,6 +23,7 @@ class PythonReader(PartitionReader):
         self._ended = EndedConnections()
         self._client = opened(connection, KafkaConsumer, settings, self._ended)
         validate_after_metadata(self._client)
+        bound_questions(self._client)
         self._fetching = PythonFetching(connection.name, self._client)
         self._known: set[str] = set()  # topics that were there when they were looked for
 

@@ -13,7 +13,7 @@ from common.contract import Code
 from common.kafka.base import NewKafkaTopic
 from common.kafka.connection import KafkaConnection
 from common.kafka.drivers import DRIVERS, installed, open_driver
-from common.kafka.errors import ClusterUnreachable
+from common.kafka.errors import ClusterUnreachable, TransactionAborted
 from common.kafka.records import Partition
 from tests.contract.kafka.exchange import NOW, Exchange, Sent, outgoing, records_of, rows_of
 from tests.services import require
@@ -23,6 +23,8 @@ from tests.waiting import until
 TIMEOUT, UNAVAILABLE = int(Code.TIMEOUT), int(Code.UNAVAILABLE)
 PATIENT = {"delivery_timeout_s": 90.0, "request_timeout_s": 5.0}
 PARTITIONS = range(6)
+COMMITTED_S_MAX = 35.0
+"""Below what a producer waits for a coordinator at most: none is to hang up to there."""
 
 
 @pytest.fixture(scope="module")
@@ -158,3 +160,41 @@ def test_a_cluster_that_is_away_and_comes_back_stores_what_waited_once_and_in_or
         rest = records_of(reader, 100 - len(first)) if len(first) < 100 else []
         assert [row[3] for row in first + rest] == [b"%d" % each for each in range(100)]
         assert [row for records in reader.poll(0.5) for row in rows_of(records)] == []
+
+
+class Transactions:
+    """Numbered transactions of one producer with positions of a group; another producer takes over from one that fails."""
+
+    def __init__(self, side) -> None:
+        self.side, self.done, self.producer = side, 0, None
+
+    def commit(self) -> bool:
+        """Whether the next one is committed."""
+        try:
+            if self.producer is None:
+                self.producer = self.side.exchange.producer(transactional_id=f"tx-{self.side.topic}")
+                self.producer.partitions(self.side.topic)
+            self.producer.begin()
+            self.side.send(self.producer, b"%d" % self.done)
+            self.producer.commit({Partition(self.side.topic, 0): self.done + 1}, f"group-{self.side.topic}")
+        except (TransactionAborted, ClusterUnreachable):
+            if self.producer is not None:
+                self.producer.close(0.1)
+            self.producer = None
+            return False
+        self.done += 1
+        return True
+
+
+def test_transactions_with_positions_go_on_in_time_after_all_nodes_were_restarted(sides, trio):
+    there = [Transactions(side) for side in sides("committed")]
+    for each in there:
+        until(each.commit, "a first transaction", 60.0)
+    for number in (1, 2, 3):
+        trio.shut_down(number)
+        trio.restart(number)
+    for each in there:
+        until(each.commit, f"a transaction of {each.side.exchange.driver.name}", COMMITTED_S_MAX)
+        reader = each.side.exchange.reader(dict.fromkeys((Partition(each.side.topic, n) for n in PARTITIONS), 0))
+        wanted = [b"%d" % number for number in range(each.done) for _ in PARTITIONS]
+        assert sorted(row[3] for row in records_of(reader, len(wanted))) == wanted

@@ -1,5 +1,6 @@
 """One side's data are put back to an older copy, and it gets other messages at the offsets of the lost ones: no command of a
-plan says that all is copied, and after an operator's word all of it is. Real processes and a real broker.
+plan says that all is copied, and after an operator's word all of it is. And Kafka is only restarted: the copies go on by
+themselves. Real processes and a real broker.
 """
 
 import json
@@ -148,3 +149,15 @@ def test_an_engine_that_was_put_back_stops_the_rollback_until_an_operators_word(
     until(lambda: side.kafka_ids(TOPIC) == sorted(sent), "the copy of the others", COPIED_S_MAX)
     side.way(TOPIC, "rollback")
     assert side.kafka_ids(TOPIC) == sorted(sent)
+
+
+def test_a_copy_back_goes_on_by_itself_after_kafka_was_restarted_in_order(side):
+    side.plan(TOPIC)
+    side.way(TOPIC, "verify", "cut", "soak")
+    sent = side.send(TOPIC, "earlier", EARLIER)
+    until(lambda: side.kafka_ids(TOPIC) == sorted(sent), "the copy back", COPIED_S_MAX)
+    with side.kafka_away():
+        """Nothing is changed meanwhile."""
+    sent += side.send(TOPIC, "later", OTHERS)
+    until(lambda: side.kafka_ids(TOPIC) == sorted(sent), "the copy back after the restart", COPIED_S_MAX)
+    side.way(TOPIC, "rollback")

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from common.kafka.callback_relay import CallbackRelay
+from common.kafka.callback_relay import CallbackRelay, within
 
 WAIT_S = 20.0
 
@@ -77,3 +77,22 @@ def test_the_wait_for_a_callback_is_bounded_and_the_callback_goes_on(relay):
 
     relay.run(call)
     assert ended == ["after"]
+
+
+def test_a_call_within_a_time_gives_its_result_or_what_it_raises():
+    assert within(WAIT_S, lambda: 5, "call") == 5
+    with pytest.raises(ZeroDivisionError):
+        within(WAIT_S, lambda: 1 / 0, "call")
+
+
+def test_a_call_that_does_not_end_in_time_is_left_to_itself():
+    goes_on, ended = threading.Event(), threading.Event()
+
+    def call():
+        goes_on.wait(WAIT_S)
+        ended.set()
+
+    with pytest.raises(TimeoutError, match=r"no answer within 0\.01 s"):
+        within(0.01, call, "call")
+    goes_on.set()
+    assert ended.wait(WAIT_S)

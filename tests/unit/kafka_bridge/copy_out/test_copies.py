@@ -14,7 +14,7 @@ class IdleCopier:
     """Runs until it is stopped, and copies nothing."""
 
     def __init__(self, copy, cluster):
-        self.copy, self.cluster, self.fault = copy, cluster, ""
+        self.copy, self.cluster, self.standing = copy, cluster, ""
         self.is_running = True
 
     def stop(self):

@@ -26,6 +26,9 @@ class PlayedCopier:
         self.is_stopping, self.ended = False, threading.Event()
         self.due_s, self.on_stop = 0.0, lambda: None
 
+    def wait_for_turn(self):
+        pass
+
     def take_turn(self, clients, is_awaited):
         with self.stage.changing:
             self.stage.running += 1
