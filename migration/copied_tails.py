@@ -13,6 +13,7 @@ from common.kafka.records import Partition
 from engine.client.single_reads import MessageAt
 from engine.link.copy import SourceState
 from kafka_bridge.copy_in.last_copied import LastCopied
+from kafka_bridge.copy_out.cut_places import CutChecks, CutQueue, cut_places
 from kafka_bridge.copy_out.page import EngineTopic
 from kafka_bridge.copy_out.positions import position_group
 from kafka_bridge.copy_out.tails import CopiedTails, TailRange, places_to_check
@@ -32,11 +33,17 @@ class EngineTails(Protocol):
 
 
 class ComingCopy(NamedTuple):
-    """A copy from Kafka. Attributes: rows: states of the queues."""
+    """A copy from Kafka.
+
+    Attributes:
+        rows: states of the queues.
+        is_moved: the engine is the home since its cut.
+    """
 
     topic: CopiedTopic
     kafka_topic: KafkaTopic
     rows: Sequence[SourceState]
+    is_moved: bool = False
 
 
 class ReturningCopy(NamedTuple):
@@ -46,6 +53,7 @@ class ReturningCopy(NamedTuple):
         positions: per queue of which something was copied.
         committed: as the copy's group has them.
         cut: since which it copies.
+        rows: states of the queues.
     """
 
     topic: CopiedTopic
@@ -54,6 +62,7 @@ class ReturningCopy(NamedTuple):
     positions: Mapping[int, int]
     committed: Mapping[Partition, CommittedPosition]
     cut: CutRecord
+    rows: Sequence[SourceState]
 
 
 class TailChecks:
@@ -86,7 +95,8 @@ class TailChecks:
                 each = records.partition
                 if any(wanted[each].is_at(records, index, ids[each.topic]) for index in range(len(records.offsets))):
                     left.pop(each, None)
-        return {each.topic: at.loss(each.topic, each) for each, at in left.items()}
+        moved = {each.topic.name for each in copies if each.is_moved}
+        return {each.topic: at.loss(each.topic, each, each.topic in moved) for each, at in left.items()}
 
     def read_last(self, topics: Mapping[str, int]) -> None:
         """Read a record of each of these topics, to know whether they can be read: Kafka permits it per topic.
@@ -114,7 +124,7 @@ class TailChecks:
             ) from refusal
 
     def returning(self, copies: Sequence[ReturningCopy]) -> dict[str, str]:
-        """Whether the engine has what was copied last to Kafka since the cuts."""
+        """Whether the engine has what was copied last to Kafka since the cuts, and else what was cut."""
         wanted = {
             partition: (copy, place)
             for copy in copies
@@ -122,20 +132,26 @@ class TailChecks:
                 copy.topic.name, copy.kafka_topic.id, copy.places, copy.positions, copy.committed
             ).items()
         }
-        if not wanted:
+        if not copies:
             return {}
-        starts, ends = self._kafka().offsets([*wanted], EARLIEST), self._kafka().offsets([*wanted], STABLE_END)
+        asked = [Partition(each.topic.name, n) for each in copies for n in range(each.kafka_topic.partitions)]
+        starts, ends = self._kafka().offsets(asked, EARLIEST), self._kafka().offsets(asked, STABLE_END)
+        cuts: dict[Partition, CutQueue] = {}
+        for copy in copies:
+            states = dict(enumerate(copy.rows))
+            cuts |= cut_places(copy.kafka_topic, copy.cut, copy.places, states, copy.positions, starts)
         ranges = {}
         for each, (copy, place) in wanted.items():
             is_same = copy.cut.kafka_topic_id == str(copy.kafka_topic.id)
             first = max(starts[each] or 0, copy.cut.kafka_end(each.number) if is_same else 0)
             ranges[each] = TailRange(place, first, ends[each] or 0)
         with closing(self._open_reader()) as reader:
+            topics, group = {each.topic.name: each.topic for each in copies}, position_group(copies[0].cut.plan)
             tails = CopiedTails(
-                reader, lambda each, at: self._engine.message_at(wanted[each][0].topic, each.number, at),
-                position_group(copies[0].cut.plan),
-            )  # fmt: skip
-            return {each.topic: sentence for each, sentence in tails.faults(ranges).items()}
+                reader, lambda each, at: self._engine.message_at(topics[each.topic], each.number, at), group
+            )
+            faults = tails.faults(ranges) | CutChecks(reader, tails, group).faults(cuts)
+            return {each.topic: sentence for each, sentence in faults.items()}
 
 
 def _poll_beyond(reader: PartitionReader, positions: Mapping[Partition, int]) -> None:

@@ -41,7 +41,7 @@ from migration.facts import IN_ENGINE, IN_KAFKA, MISSING, Facts, TopicFacts
 from migration.journals import journal_facts, unsent
 from migration.kafka_groups import UnnamedGroups, unnamed_groups
 from migration.kafka_sources import KafkaSources, SourcesSeen
-from migration.plan import DOUBLE_READ, DOUBLE_WRITE, MigrationPlan
+from migration.plan import DOUBLE_READ, DOUBLE_WRITE, MIRROR, MigrationPlan
 from migration.positions import BOTH_HAVE, CopiedTopic, KafkaEnds, kafka_ends, next_offsets, padded, source_faults
 from migration.send_errors import SendErrors, read_send_errors
 from migration.states import Do, PlanState
@@ -184,7 +184,7 @@ class Deployment:
         definitions = {name: each for name in topics if (each := self._definition(name)) is not None}
         asked = {name: CopiedTopic(name, each.made_ms, each.queues) for name, each in definitions.items()}
         seen = self._sources.look(asked)
-        returned = self._returned(topics)
+        returned = self._returned(topics, with_tails and self._plan.recipe == MIRROR)
         copied = self._engine.copied([] if self._plan.recipe == DOUBLE_READ else list(asked.values()))
         kafka = kafka_ends(self._kafka(), seen.partitions(asked))
         found = {
@@ -202,18 +202,19 @@ class Deployment:
                 copied_in=tuple(positions[Partition(name, n)] for n in range(topic.queues)) if known else (),
                 uncopied=self._tails.uncopied(name, positions) if known and self._tails is not None else (),
             )  # fmt: skip
-            if known and found[name].home == IN_KAFKA and not found[name].secondary:
-                coming.append(ComingCopy(topic, seen.topics[name], rows))
+            is_moved = topics[name].is_moved and self._plan.recipe == MIRROR
+            if known and not found[name].secondary and (is_moved or found[name].home == IN_KAFKA):
+                coming.append(ComingCopy(topic, seen.topics[name], rows, is_moved))
             if self._plan.recipe == DOUBLE_WRITE:
                 held = self._engine.ends(topic)
                 found[name] = replace(found[name], engine_ends=tuple(held.get(n, 0) for n in range(topic.queues)))
             elif topics[name].is_moved:
                 cut = definitions[name].cut or _no_cut(name)
                 copied_out = {}
-                if topics[name].has_copy_out and self._back is not None and name in seen.topics:
+                if self._back is not None and name in seen.topics and (topics[name].has_copy_out or with_tails):
                     places = {each.number: EngineTopic(*at) for each, at in self._engine.places(topic, rows).items()}
                     copied_out = self._back.of(seen.topics[name], places, returned, cut)
-                    back.append(ReturningCopy(topic, seen.topics[name], places, copied_out, returned, cut))
+                    back.append(ReturningCopy(topic, seen.topics[name], places, copied_out, returned, cut, rows))
                 held = self._engine.ends(topic)  # after the positions: none is beyond it
                 firsts = {n: cut.engine_first(n) for n in range(topic.queues)}
                 found[name] = replace(
@@ -244,9 +245,9 @@ class Deployment:
             partitions=seen.topics[name].partitions if name in seen.topics else definition.queues,
         )  # fmt: skip
 
-    def _returned(self, topics: Mapping[str, TopicFacts]) -> dict[Partition, CommittedPosition]:
+    def _returned(self, topics: Mapping[str, TopicFacts], with_tails: bool) -> dict[Partition, CommittedPosition]:
         """The committed positions of the copies back."""
-        if not any(each.has_copy_out for each in topics.values()):
+        if not any(each.has_copy_out or (with_tails and each.is_moved) for each in topics.values()):
             return {}
         if self._back is None:
             self._back = CopiedPositions(self._kafka, self._open_reader, position_group(self._plan.name))

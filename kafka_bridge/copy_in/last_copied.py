@@ -44,13 +44,18 @@ class LastCopied(NamedTuple):
         )  # fmt: skip
         return found == self[1:]
 
-    def loss(self, topic: str, partition: Partition) -> str:
-        """The sentence for a record that Kafka has not."""
+    def loss(self, topic: str, partition: Partition, is_moved: bool = False) -> str:
+        """The sentence for a record that Kafka has not.
+
+        Args:
+            is_moved: the engine is the home now, and what lies below the cut is not copied back.
+        """
+        lacks = ", and what Kafka lacks is written by `penstock migrate verify PLAN --all --repair`" if is_moved else ""
         return (
             f"kafka topic {quoted(partition.topic)} partition {partition.number} offset {self.offset:,}: it has not the record "
             "that was copied from there: Kafka has lost records, and others have their offsets: find the first of those, "
             "by `penstock migrate verify PLAN --all` where a plan moves the topic, and copy from there by "
-            f"`penstock kafka accept {topic} --partition {partition.number} --start OFFSET --reason TEXT`"
+            f"`penstock kafka accept {topic} --partition {partition.number} --start OFFSET --reason TEXT`{lacks}"
         )
 
 

@@ -19,6 +19,7 @@ from common.kafka.base import (
     KafkaDriver,
     KafkaProducer,
     KafkaTopic,
+    PartitionReader,
     ProducerOptions,
     ReaderOptions,
 )
@@ -30,6 +31,10 @@ from engine.client.admin import AdminError
 from engine.link.copy import SourceState
 from engine.link.errors import LinkError
 from kafka_bridge.connecting import FollowedConnection
+from kafka_bridge.copy_in.core import PartitionBounds
+from kafka_bridge.copy_in.last_copied import LastCopied
+from kafka_bridge.copy_in.status import KafkaSide, without_last_copied
+from kafka_bridge.copy_out.cut_places import CutChecks, cut_places
 from kafka_bridge.copy_out.engine_reads import EngineReads, MessagesDeleted
 from kafka_bridge.copy_out.page import EngineTopic, OutgoingPage, is_from
 from kafka_bridge.copy_out.positions import CopiedPositions, group_of, note_of, topic_of, transactional_id
@@ -48,7 +53,7 @@ IDLE_S, TURN_S = 60.0, 1.0
 """A copy without a message for so long ends its turn. One that others wait for ends it at once then, or after TURN_S."""
 WAIT_S = 60.0
 """A copy that waits longer for its turn is told. More copies than producers wait for a while each."""
-FAULTS_SHOWN = 3
+FAULTS_SHOWN, LOOK_S = 3, 10.0
 SHAPE_S = 30.0
 """Pause between two turns of a copy some of whose queues have no partition in Kafka."""
 _FAULTS = (KafkaFault, AdminError, LinkError, OSError, MessagesDeleted, TailDiffers, UnmappableMessage)
@@ -186,9 +191,7 @@ class OutCopier:
                 topic, places, committed, engine.cut, lambda queue, at: engine.message_at(queue, at).is_deleted
             )
             self._warn_of_leaps(committed, positions)
-            self._check_tails(
-                engine, topic, places_to_check(topic.name, topic.id, places, positions, committed), clients
-            )
+            self._check_tails(engine, topic, places, positions, committed, clients)
             opened.producer.partitions(topic.name)
             transactions = _Transactions(self.copy, opened.producer, engine, places, topic, positions)
             if not transactions.are_kept(committed):
@@ -208,23 +211,46 @@ class OutCopier:
                 )  # fmt: skip
 
     def _check_tails(
-        self, engine: EngineReads, topic: KafkaTopic, copied: Mapping[Partition, EngineTopic], clients: TurnClients
-    ) -> None:
-        """Raise TailDiffers where the engine has not what was copied last. A log that nobody restarts only grows."""
-        if copied and not (engine.starts and engine.starts == self._checked):
-            kafka, admin = clients.refresh(), clients.admin()
-            firsts, ends = admin.offsets([*copied], EARLIEST), admin.offsets([*copied], STABLE_END)
-            cut = engine.cut if engine.cut is not None and engine.cut.kafka_topic_id == str(topic.id) else None
-            with closing(clients.driver.reader(kafka.opened, ReaderOptions())) as reader:
+        self, engine: EngineReads, topic: KafkaTopic, places: Mapping[int, EngineTopic], positions: Mapping[int, int],
+        committed: Mapping[Partition, CommittedPosition], clients: TurnClients,
+    ) -> None:  # fmt: skip
+        """Raise TailDiffers where one side has not what was copied last. A log that nobody restarts only grows."""
+        if engine.starts and engine.starts == self._checked:
+            return
+        cut = engine.cut if engine.cut is not None and engine.cut.kafka_topic_id == str(topic.id) else None
+        copied = places_to_check(topic.name, topic.id, places, positions, committed)
+        others = [queue for queue in places if queue not in positions and queue < topic.partitions] if cut else []
+        if copied or others:
+            admin, asked = clients.admin(), [*copied, *(Partition(topic.name, queue) for queue in others)]
+            starts, ends = admin.offsets(asked, EARLIEST), admin.offsets(asked, STABLE_END)
+            states = {queue: engine.sources(queue) for queue in others}
+            cuts = cut_places(topic, cut, places, states, positions, starts)
+            with closing(clients.driver.reader(clients.refresh().opened, ReaderOptions())) as reader:
                 tails = CopiedTails(reader, lambda each, at: engine.message_at(each.number, at), group_of(self.copy))
-                cuts = {each: cut.kafka_end(each.number) if cut is not None else 0 for each in copied}
                 ranges = {
-                    each: TailRange(place, max(firsts[each] or 0, cuts[each]), ends[each] or 0)
+                    each: TailRange(
+                        place, max(starts[each] or 0, cut.kafka_end(each.number) if cut else 0), ends[each] or 0
+                    )
                     for each, place in copied.items()
                 }
-                if faults := tails.faults(ranges):
-                    raise TailDiffers("; ".join([*faults.values()][:FAULTS_SHOWN]))
+                faults = tails.faults(ranges) | CutChecks(reader, tails, group_of(self.copy)).faults(cuts)
+                last = engine.last_copied({each.number: states[each.number] for each in cuts})
+                losses = self._losses(
+                    reader, topic, {Partition(topic.name, q): at for q, at in last.items()}, starts, ends
+                )
+                if told := [*losses, *faults.values()]:
+                    raise TailDiffers("; ".join(told[:FAULTS_SHOWN]))
         self._checked = engine.starts
+
+    def _losses(
+        self, reader: PartitionReader, topic: KafkaTopic, last: Mapping[Partition, LastCopied],
+        starts: Mapping[Partition, int | None], ends: Mapping[Partition, int | None],
+    ) -> list[str]:  # fmt: skip
+        """Sentences about partitions that have not what was copied from them last."""
+        bounds = {each.number: PartitionBounds(starts[each] or 0, ends[each] or 0) for each in last}
+        side = KafkaSide("", topic, bounds, {number: each.end for number, each in bounds.items()})
+        lost = without_last_copied(reader, last, side, LOOK_S) if last else set()
+        return [last[each].loss(self.copy.name, each, is_moved=True) for each in sorted(lost)]
 
     def _copy_on(
         self, transactions: "_Transactions", goes_on: Callable[[], bool], is_awaited: Callable[[], bool]

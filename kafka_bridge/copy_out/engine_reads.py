@@ -12,6 +12,7 @@ from engine.link.copy import SourceState
 from engine.link.operations import READ
 from engine.link.pieces import AnswerPiece
 from engine.link.read import ReadAnswer, ReadPosition, ReadQuestion
+from kafka_bridge.copy_in.last_copied import LastCopied, last_copied
 from kafka_bridge.copy_out.page import EngineTopic
 
 PAGE_RECORDS = 2_000
@@ -86,6 +87,15 @@ class EngineReads:
         """The queue's sources, as they are now."""
         broker = next(each for each in self._links if queue in each.queues)
         return self._states(broker, [queue])[0][1]
+
+    def last_copied(self, states: Mapping[int, SourceState]) -> dict[int, LastCopied]:
+        """By queue, the last record that was copied into it from Kafka; see `last_copied`."""
+        found: dict[int, LastCopied] = {}
+        for each in self._links:
+            found |= last_copied(
+                each.link, self._topic, {queue: states[queue] for queue in each.queues if queue in states}
+            )
+        return found
 
     def read(
         self, positions: Mapping[int, int], bytes_max: int, wait_ms: int, on_piece: Callable[[AnswerPiece], None],

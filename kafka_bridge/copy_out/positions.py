@@ -87,22 +87,24 @@ class CopiedPositions:
             partition, at = Partition(topic.name, queue), None
             if queue < topic.partitions:
                 since = cut.kafka_end(queue) if cut is not None and cut.kafka_topic_id == str(topic.id) else 0
-                at = self._of(partition, place, topic.id, committed.get(partition), since, is_deleted)
+                begin = cut.engine_first(queue) if cut is not None else 0
+                at = self._of(partition, place, topic.id, committed.get(partition), since, begin, is_deleted)
             if at is not None:
                 found[queue] = at
         return found
 
     def _of(
         self, partition: Partition, place: EngineTopic, kafka_topic_id: UUID, committed: CommittedPosition | None,
-        since: int, is_deleted: Callable[[int, int], bool],
+        since: int, begin: int, is_deleted: Callable[[int, int], bool],
     ) -> int | None:  # fmt: skip
         # A driver may give more than was written; a note is whole where it begins so, since its last part has one length.
         if committed is not None and committed.note.startswith(note_of(place, kafka_topic_id)):
             return committed.offset
         marked = self._after_last_mark(partition, place, since)
-        if marked is None or committed is None or committed.note:
+        if committed is None or committed.note:
             return marked
-        leads_on = committed.offset > marked and not is_deleted(partition.number, committed.offset - 1)
+        at = begin if marked is None else marked
+        leads_on = committed.offset > at and not is_deleted(partition.number, committed.offset - 1)
         return marked if leads_on else committed.offset
 
     def _after_last_mark(self, partition: Partition, place: EngineTopic, since: int) -> int | None:

@@ -76,8 +76,7 @@ class CopiedTails:
         return (
             f"topic {partition.topic} queue {partition.number}: from offset {at:,} on the engine has not the messages that were "
             "copied to Kafka from there: it was put back to an older copy, or has lost them, and its new messages have their "
-            f"offsets: copy these by setting the position of group {self._group} in partition {partition.number} to {at}, by "
-            "Kafka's own tool; what is in Kafka only `penstock migrate verify --all` shows then"
+            f"offsets: {set_position(self._group, partition, at)}"
         )
 
     def _first_others(self, asked: Mapping[Partition, TailRange]) -> dict[Partition, int]:
@@ -136,6 +135,14 @@ def _copied_in(records: Records, place: EngineTopic) -> list[MarkedMessage]:
         if (mark.log_id, mark.topic_id, mark.queue) == (*place, records.partition.number):
             found.append(MarkedMessage(mark.offset, named.get(ID_HEADER), mark.content_hash))
     return found
+
+
+def set_position(group: str, partition: Partition, at: int) -> str:
+    """What an operator does about messages of the engine that would not be copied."""
+    return (
+        f"copy these by setting the position of group {group} in partition {partition.number} to {at}, by Kafka's own tool; "
+        "what is in Kafka only `penstock migrate verify --all` shows then"
+    )
 
 
 def places_to_check(

@@ -11,7 +11,7 @@ COURSES: Courses = {
     "verify": Course((PlanStep.COPYING, PlanStep.VERIFIED), ("policies", "caught_up", "tails"), PlanStep.VERIFIED, "abort"),
     "fence": Course(CUTTABLE, ("error_rate", *_FENCING), PlanStep.FENCED, "abort, or wait: it ends by itself"),
     "cut": Course(CUTTABLE, ("error_rate", *_FENCING, "switch", "followed"), PlanStep.CUT, "rollback"),
-    "soak": Course((PlanStep.CUT,), ("copy_out",), PlanStep.SOAKING, "rollback"),
+    "soak": Course((PlanStep.CUT,), ("tails", "copy_out"), PlanStep.SOAKING, "rollback"),
     "rollback": Course(
         (PlanStep.VERIFIED, PlanStep.FENCED, PlanStep.CUT, PlanStep.SOAKING),
         ("moved", "delayed", "dead_letters", "copy_out", "sources", "tails", "gates", "fence", "fenced_everywhere", "sent",

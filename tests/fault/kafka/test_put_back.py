@@ -70,6 +70,14 @@ class PutBack(Changing):
         shutil.rmtree(data)
         shutil.copytree(self.folder / "kept", data)
 
+    def set_position(self, at) -> None:
+        """Of the copy back, as an operator does."""
+        from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+        position = ConsumerGroupTopicPartitions(position_group(TOPIC), [TopicPartition(TOPIC, 0, at)])
+        for done in self.hand.alter_consumer_group_offsets([position]).values():
+            done.result(30)
+
     def notes(self) -> str:
         """The notes of the bridge's /readyz, as text."""
         port = self.penstock.refresh()["ops"]["kafka_bridge"]
@@ -141,11 +149,7 @@ def test_an_engine_that_was_put_back_stops_the_rollback_until_an_operators_word(
     assert f"topic shop queue 0: from offset {EARLIER} on the engine has not the messages that were copied" in told
     assert f"from offset {EARLIER} on" in side.migrate("retire", TOPIC, code=4)
     until(lambda: f"from offset {EARLIER} on" in side.notes(), "the standstill of the bridge", COPIED_S_MAX)
-    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-
-    position = ConsumerGroupTopicPartitions(position_group(TOPIC), [TopicPartition(TOPIC, 0, EARLIER)])
-    for done in side.hand.alter_consumer_group_offsets([position]).values():
-        done.result(30)
+    side.set_position(EARLIER)
     until(lambda: side.kafka_ids(TOPIC) == sorted(sent), "the copy of the others", COPIED_S_MAX)
     side.way(TOPIC, "rollback")
     assert side.kafka_ids(TOPIC) == sorted(sent)
@@ -161,3 +165,26 @@ def test_a_copy_back_goes_on_by_itself_after_kafka_was_restarted_in_order(side):
     sent += side.send(TOPIC, "later", OTHERS)
     until(lambda: side.kafka_ids(TOPIC) == sorted(sent), "the copy back after the restart", COPIED_S_MAX)
     side.way(TOPIC, "rollback")
+
+
+def test_an_engine_that_was_put_back_before_its_cut_stops_the_soak_until_an_operators_word(side):
+    side.create(TOPIC)
+    side.write("earlier", EARLIER)
+    side.write_plan(TOPIC)
+    side.migrate("verify", TOPIC)
+    with side.penstock_away() as data:
+        side.keep(data)
+    side.write("lost", LOST)
+    side.way(TOPIC, "verify", "cut")
+    with side.penstock_away() as data:
+        side.put_back(data)
+    side.penstock.run("broker-group", "accept", "main")
+    side.send(TOPIC, "other", OTHERS)
+    told = side.migrate("soak", TOPIC, code=4)
+    assert (
+        f"topic shop queue 0: from offset {EARLIER} on the engine has not the records that were copied from Kafka"
+        in told
+    )
+    side.set_position(EARLIER)
+    side.way(TOPIC, "soak", "rollback")
+    assert side.ends(TOPIC)[0] >= EARLIER + LOST + OTHERS

@@ -3,6 +3,7 @@
 import pytest
 
 from common.config.definitions import CutRecord
+from common.kafka.group_admin import CommittedPosition
 from common.kafka.records import Partition
 from engine.client import copied
 from kafka_bridge.copy_out.page import EngineTopic
@@ -18,19 +19,19 @@ def both(engine):  # noqa: F811
     made.link.close()
 
 
-def coming(both):
+def coming(both, is_moved=False):
     topic = CopiedTopic(both.name, 0, 1)
-    copy = ComingCopy(topic, both.topic, both.engine.copied([topic])[both.name])
+    copy = ComingCopy(topic, both.topic, both.engine.copied([topic])[both.name], is_moved)
     return TailChecks(lambda: both.admin, both.open_reader, both.engine).coming([copy])
 
 
-def returning(both):
-    place = EngineTopic(both.link.hello.log_id, both.topic_id)
-    committed = both.cluster.committed[GROUP]
+def returning(both, cut=(0, 0)):
+    """Args: cut: its place, in Kafka and in the engine."""
+    place, topic = EngineTopic(both.link.hello.log_id, both.topic_id), CopiedTopic(both.name, 0, 1)
+    committed = both.cluster.committed.get(GROUP, {})
     copy = ReturningCopy(
-        CopiedTopic(both.name, 0, 1), both.topic, {QUEUE: place},
-        {each.number: at.offset for each, at in committed.items()}, committed,
-        CutRecord("shop", 1, 0, "main", str(both.topic.id), (0,), (0,)),
+        topic, both.topic, {QUEUE: place}, {each.number: at.offset for each, at in committed.items()}, committed,
+        CutRecord("shop", 1, 0, "main", str(both.topic.id), *((at,) for at in cut)), both.engine.copied([topic])[both.name],
     )  # fmt: skip
     return TailChecks(lambda: both.admin, both.open_reader, both.engine).returning([copy])
 
@@ -78,3 +79,68 @@ def test_messages_in_the_place_of_copied_ones_are_told_with_the_first_of_them(bo
     assert "queue 0: from offset 6 on the engine has not the messages" in returning(both)[both.name]
     both.copy_back(9, b"beyond the end", 60_000)
     assert "queue 0: from offset 6 on the engine has not the messages" in returning(both)[both.name]
+
+
+def test_what_was_copied_last_is_compared_after_the_cut_too(both):
+    both.add(20)
+    both.copy()
+    both.send(b"own")
+    assert coming(both, is_moved=True) == {}
+    del both.cluster.partitions[both.name][QUEUE][12:]
+    both.add(30, 50)
+    told = coming(both, is_moved=True)[both.name]
+    assert "partition 0 offset 19: it has not the record that was copied from there" in told
+    assert told.endswith("what Kafka lacks is written by `penstock migrate verify PLAN --all --repair`")
+
+
+@pytest.mark.parametrize("others", [0, 8, 90])
+def test_an_engine_without_what_was_copied_before_its_cut_is_told_although_nothing_was_copied_back(both, others):
+    both.add(12)
+    both.copy()  # the engine is put back to this
+    both.add(8, 12)
+    both.send(*(b"other%d" % number for number in range(others)))
+    told = returning(both, cut=(20, 20))[both.name]
+    assert (
+        "queue 0: from offset 12 on the engine has not the records that were copied from Kafka before the cut" in told
+    )
+    assert f"setting the position of group {GROUP} in partition 0 to 12, by Kafka's own tool" in told
+    both.cluster.committed[GROUP] = {Partition(both.name, QUEUE): CommittedPosition(12, "")}
+    assert returning(both, cut=(20, 20)) == {}, "an operator's word"
+
+
+def test_an_engine_with_all_that_was_copied_before_its_cut_is_not_told(both):
+    both.add(20)
+    both.copy()
+    both.send(b"own")
+    assert returning(both, cut=(20, 20)) == {}
+
+
+def test_an_engine_without_what_was_copied_back_before_a_second_cut_is_told(both):
+    both.add(5)
+    both.copy()
+    both.send(b"own5", b"own6")
+    for number in (5, 6):
+        both.copy_back(number, b"own%d" % number, 60_000)
+    both.cluster.committed.clear()
+    assert returning(both, cut=(7, 7)) == {}
+    both.copy_back(7, b"lost7", 60_000)
+    both.cluster.committed.clear()
+    both.send(b"other7")
+    assert "queue 0: from offset 7 on the engine has not the messages" in returning(both, cut=(8, 8))[both.name]
+
+
+def test_a_word_about_the_source_since_the_cut_counts(both):
+    both.add(12)
+    both.copy()
+    both.add(8, 12)
+    both.send(*(b"other%d" % number for number in range(8)))
+    state = copied.states(both.link, [(both.name, QUEUE)])[0]
+    copied.accept(both.link, both.name, QUEUE, both.source, start=16, replaces=state.number, reason="a word")
+    assert returning(both, cut=(20, 20)) == {}
+
+
+def test_what_retention_has_deleted_in_kafka_below_the_cut_is_not_asked_for(both):
+    both.add(20)
+    both.send(b"own")
+    both.cluster.starts[Partition(both.name, QUEUE)] = 20
+    assert returning(both, cut=(20, 20)) == {}
