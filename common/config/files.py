@@ -27,17 +27,17 @@ def open_in_mode(path: Path, flags: int, mode: int) -> int:
 def write_synced(path: Path, data: bytes, mode: int = 0o600) -> None:
     """Write and fsync a file. A crash may leave it torn, so it is for names that nothing refers to yet.
 
-    A refused write leaves nothing.
+    A refused write leaves nothing. Raises OSError with the file's name, which the kernel's own of a write lacks.
     """
     fd = open_in_mode(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     try:
         with os.fdopen(fd, "wb", closefd=False) as file:
             file.write(data)
         os.fsync(fd)
-    except OSError:
+    except OSError as error:
         with suppress(OSError):
             path.unlink()
-        raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         os.close(fd)
 

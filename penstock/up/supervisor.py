@@ -178,8 +178,8 @@ class Supervisor:
         """Report every IMPATIENT_S which processes do not serve yet; return the time of the last report."""
         if self._announced or time.monotonic() - since < IMPATIENT_S:
             return since
-        names = ", ".join(child.name for child in self.children if not child.facts)
-        self._say(f"waiting for {names} (after a crash, checking a large log takes time)")
+        if names := ", ".join(child.name for child in self.children if not child.facts):
+            self._say(f"waiting for {names} (after a crash, checking a large log takes time)")
         return time.monotonic()
 
     def _stop(self, signals: SignalPipe) -> None:

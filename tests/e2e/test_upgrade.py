@@ -1,6 +1,7 @@
 """Today's `penstock up` continues data and configuration that an older version has written: older/README.md."""
 
 import json
+import shutil
 import subprocess
 import tarfile
 from pathlib import Path
@@ -17,15 +18,22 @@ OLDER = sorted((Path(__file__).parent / "older").glob("*.tar.xz"))
 
 
 class Upgraded:
-    """An older version's directory, and the `up` that serves it now."""
+    """An older version's directory, and the `up` that serves it now.
 
-    def __init__(self, archive: Path, folder: Path) -> None:
+    Args:
+        options: of `up`.
+        copies: directories of brokers that begin with a copy of the engine's.
+    """
+
+    def __init__(self, archive: Path, folder: Path, *options: str, copies: tuple[str, ...] = ()) -> None:
         with tarfile.open(archive) as packed:
             # Debian 12's Python does not know the filter yet, and Python 3.14 wants one.
             packed.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
         self.expected = json.loads((folder / "expected.json").read_text())
         self.shop = Application(**self.expected["application"])
-        self.penstock = RunningPenstock(folder / "data", "--no-console").start()
+        for name in copies:
+            shutil.copytree(folder / "data" / "engine", folder / "data" / name)
+        self.penstock = RunningPenstock(folder / "data", "--no-console", *options).start()
 
     @property
     def left(self) -> list[str]:
@@ -87,3 +95,21 @@ def test_it_continues_where_the_older_version_stopped(upgraded):
     assert penstock.stop() == 0
     checked = subprocess.run([*PENSTOCK, "log", "verify", str(penstock.data)], capture_output=True, text=True)
     assert checked.returncode == 0, checked.stdout
+
+
+def test_a_slave_with_a_copy_of_the_older_directory_follows_and_leads_with_all_of_it(tmp_path):
+    upgraded = Upgraded(OLDER[-1], tmp_path, "--replicas", "2", copies=("engine-r2",))
+    penstock = upgraded.penstock
+    try:
+        until(lambda: sorted(roles(penstock).values()) == ["in sync", "master"], "the slave is in sync", 30.0)
+        slave = next(name for name, role in roles(penstock).items() if role != "master")
+        assert not (penstock.data / slave / "diverged").exists(), "its bytes are the master's"
+        penstock.run("broker", "switch", "main", "--to", slave)
+        assert roles(penstock)[slave] == "master"
+        assert sorted(upgraded.take("readers", len(upgraded.left))) == sorted(upgraded.left)
+    finally:
+        penstock.end()
+
+
+def roles(penstock: RunningPenstock) -> dict[str, str]:
+    return {each["broker"]: each["role"] for each in penstock.run("broker", "list")}

@@ -18,7 +18,7 @@ from tests.fault.replicated_group import GROUP, ReplicatedGroup
 from tests.services.zookeeper import ZooKeeper, free_port
 from tests.waiting import until
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 FIRST, NEW, OTHER = "penstock:first", "penstock:new", "other:user"
 DENIED = "authentication failed, check auth_file"
 
