@@ -160,7 +160,7 @@ class RpcClient:
             self._transport.close("closed")
 
     def _dial_until_up(self) -> None:
-        pause_s, is_logged = BACKOFF_S_MIN, False
+        pause_s, told = BACKOFF_S_MIN, ""
         while not self._closed:
             try:
                 sock, hello = dial(self._address, self._cluster_key, role=self._role, sockets=gevent_socket)
@@ -168,9 +168,11 @@ class RpcClient:
                     sock.close()
                     raise LinkError(refusal)
             except (OSError, LinkError) as error:
-                if not is_logged:
-                    limited.warning("engine=%s: not connected: %s", self._address, error, about=f"{self._address}")
-                    is_logged = True
+                before, told = told, str(error)
+                if told != before:  # an engine that was away may refuse this process once it is back
+                    limited.warning(
+                        "engine=%s: not connected: %s", self._address, error, about=f"{self._address} {told[:80]}"
+                    )
                 pause_s = BACKOFF_S_MIN if self._hurried.wait(pause_s) else min(self._pause_s_max, pause_s * 2)
                 self._hurried.clear()
                 continue
