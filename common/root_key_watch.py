@@ -94,7 +94,7 @@ class RootKeyWatch:
                 limited.warning("%s", self._sentence(root, names), about=root)
 
     def _missing_of(self, keys: RootKeys) -> dict[str, list[str]]:
-        needed = {root.decode() for root in self._view.found_in(ApplicationDefinition.kind, _ROOT)}
+        needed = {root.decode() for root in self._view.stored(ApplicationDefinition.kind).found(_ROOT)}
         return {
             root: self._view.names_with(ApplicationDefinition.kind, f'"root":"{root}"'.encode())
             for root in sorted(needed - set(keys.ids))

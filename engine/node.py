@@ -14,6 +14,7 @@ from common.believed_time import BelievedTime
 from common.limited_log import LimitedLog
 from engine.delivery.creations import NO_LIMITS, CreationLimits, Creations
 from engine.delivery.delivery import Delivery
+from engine.delivery.group_starts import GroupStarts
 from engine.delivery.lost_ends import raise_lost_ends
 from engine.delivery.lost_turns import LostTurns
 from engine.delivery.policy import DEFAULTS, Policies
@@ -158,6 +159,7 @@ class Node:
         self._replicas, self.output_hold, self._confirmed_times = replicas, output_hold, confirmed_times
         self.exchange = Exchange(BelievedTime(host.clock.wall_ms, host.clock.monotonic_ms, name="requests").checked_ms)
         raise_lost_ends(store)
+        policies = self.starts = GroupStarts(policies, store, host.clock.wall_ms)
         fitting = (settings or DeliverySettings()).fitting(store.for_timers.batch_bytes_max)
         self.delivery = Delivery(
             store, receipt_key(store, host.random_bytes), host.clock.wall_ms, fitting, policies=policies,
@@ -178,13 +180,11 @@ class Node:
         self._firing = self.schedule.add("timers", self._fire_timers)
         self._progress = self.schedule.add("progress", self._write_progress)
         self._retention = self.schedule.add("retention", self._retain)
-        self.waiting = WaitingRequests(self._watch_deadlines)
-        self._epoch = host.random_bytes(EPOCH_BYTES).hex()
+        self.waiting, self._epoch = WaitingRequests(self._watch_deadlines), host.random_bytes(EPOCH_BYTES).hex()
         self.handshake = Handshake(config.keys, self._identity, host.random_bytes, self._on_authenticated)
-        self.stored = StoredWaits(store)
+        self.stored, self.windows = StoredWaits(store), ReplyWindows(self.delivery, host.clock)
         self.append = Append(store, host.clock, self.turn_end, self.stored)
         self.pulls = PullMessages(self.delivery, host.clock, self.waiting)
-        self.windows = ReplyWindows(self.delivery, host.clock)
         uses = self.delivery.creations.topic_uses
         self.reads = PositionReads(store, host.clock, self.waiting, uses, config.far_bytes)
         self.lag_breakers = LagBreakers(store, self.delivery, host.clock)
@@ -320,10 +320,8 @@ class Node:
                 log.exception("waking pulls failed")  # what was woken is found again by lost_turns.py
 
     def tick(self, now_ms: int) -> int | None:
-        """Do the due work by the monotonic clock.
-
-        Returns the time of the next call; None: not before the host's next `wake_at`.
-        """
+        """Do the work due at this monotonic time; returns when to call again, None: not before the host's `wake_at`."""
+        self.starts.step()
         return self.schedule.run(now_ms)
 
     def _watch_deadlines(self) -> None:

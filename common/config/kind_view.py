@@ -84,6 +84,12 @@ class KindView:
         texts = (layout.unpack(payload, "a bucket") if text is None else text for text, payload in packed)
         return {each for text in texts for each in pattern.findall(text)}
 
+    def texts_besides(self, seen: "KindView | None") -> Iterator[bytes]:
+        """The texts of the buckets that have changed since `seen`; None: all."""
+        for number, payload in enumerate(self.buckets.payloads):
+            if seen is None or len(seen.texts) != len(self.texts) or payload is not seen.buckets.payloads[number]:
+                yield self.text(number)
+
     def keep(self, number: int, name: str, found: Any) -> None:
         """Cache the entry of a name of this bucket; None: it does not exist."""
         self.recent[number][name] = found

@@ -3,7 +3,6 @@ store.
 """
 
 import logging
-import re
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -106,9 +105,9 @@ class ConfigView:
         """Names of the kind's entries whose stored text has this part, without parsing the others."""
         return self._kinds[kind].names_with(part)
 
-    def found_in(self, kind: str, pattern: re.Pattern[bytes]) -> set[bytes]:
-        """The matches of the pattern in the stored texts of the kind, which are not parsed."""
-        return self._kinds[kind].found(pattern)
+    def stored(self, kind: str) -> KindView:
+        """The kind's entries as they are stored now; later changes make another one."""
+        return self._kinds[kind]
 
     def kafka_cluster(self, name: str) -> KafkaClusterDefinition | None:
         return self.find(KafkaClusterDefinition, name)

@@ -1,8 +1,8 @@
 """Policy of a group: attempts, retry delays, order, filters; and the source of policies."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from common.retry import DEFAULT_RETRY, Retry
 from common.shared_reads import is_hidden_topic
@@ -37,6 +37,8 @@ class GroupPolicy:
     """Reason why the definition is not known and the group is not served; empty: it is known."""
     start: int = EARLIEST
     """Start of the group on a topic that is new to it: EARLIEST, LATEST or AT_TIME of engine.link.pull."""
+    is_from_now: bool = False
+    """`start_at_ms` is the moment at which an operator set `latest`, by the clock of that machine."""
 
     def begins_with_all(self, now_ms: int) -> bool:
         """Whether the group gets every message of a topic that is created after `now_ms`, whenever it first pulls."""
@@ -70,14 +72,33 @@ class Policies(Protocol):
         """Return the group's policy."""
         ...
 
+    @property
+    def is_current(self) -> bool:
+        """Whether each change of the configuration comes into sight at once."""
+        ...
+
+    def latest_groups(self, seen: Any) -> tuple[Any, Iterator[list[tuple[str, int]]]]:
+        """The groups that begin at `latest` and when that was set, in parts that take about a millisecond each.
+
+        Args:
+            seen: the first value that an earlier call returned: groups that have not changed since are left out; None: no
+                call. The groups of a part may be some that were returned before.
+        """
+        ...
+
 
 class Defaults:
     """The default policy for every group, for an engine without a configuration."""
 
     generation = 0
+    is_current = True
 
     def of(self, group: str) -> GroupPolicy:
         return DEFAULT
+
+    def latest_groups(self, seen: Any) -> tuple[Any, Iterator[list[tuple[str, int]]]]:
+        """No group has a definition."""
+        return None, iter(())
 
 
 DEFAULTS = Defaults()

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Iterator
 
 from common.limited_log import LimitedLog
-from engine.delivery import filters, progress
+from engine.delivery import filters, group_starts, progress
 from engine.delivery.creations import GROUP, Creations
 from engine.delivery.group import Group
 from engine.delivery.lost_turns import LostTurns
@@ -108,7 +108,8 @@ class GroupUpkeep:
     def forget(self, name: str) -> int:
         """Delete all that the log keeps of a group that is not loaded; returns its number of queues with progress."""
         kept = [raw for raw, _ in self._store.progress(progress.group_prefix(name))]
-        self._store.put_progress([(raw, b"") for raw in (*kept, filters.key(name), _USED + name.encode())])
+        others = filters.key(name), _USED + name.encode(), group_starts.KEY + name.encode()
+        self._store.put_progress([(raw, b"") for raw in (*kept, *others)])
         self._creations.forget(GROUP, name)
         return len(kept)
 

@@ -3,14 +3,19 @@
 import json
 from typing import Any
 
+from common.config.buckets import entry_line, pack
 from common.config.definitions import FamilyDefinition, GroupDefinition, TopicDefinition
 from common.config.errors import InvalidDefinition
+from common.config.kind_view import KindView
+from common.config.snapshot import Buckets
 from engine.server.policy.group_policies import ConfiguredPolicies
 from engine.server.policy.topic_retention import ConfiguredRetention
 
 
 class SimulatedView:
     """Definitions of groups and topics, parsed as `common.config.ConfigView` parses them."""
+
+    age_s = 0.0
 
     def __init__(self) -> None:
         self.generation = 1
@@ -24,6 +29,11 @@ class SimulatedView:
     def group(self, name: str) -> GroupDefinition | None:
         """The group's definition; None: it has none, or none that this version can read."""
         return self._find("group", name, GroupDefinition)
+
+    def stored(self, kind: str) -> KindView:
+        """The kind's entries as a store keeps them, in one bucket."""
+        lines = {name: entry_line(name, 1, value) for (own, name), value in self.values.items() if own == kind}
+        return KindView(Buckets((1,), (pack(lines, 1, kind),)))
 
     def is_unreadable(self, kind: str, name: str) -> bool:
         """Whether there is a definition that this version cannot read; its last known form is in force."""

@@ -48,13 +48,16 @@ class Policies:
     """One policy for every group, which tests change as an operator does."""
 
     def __init__(self) -> None:
-        self.generation, self._policy = 0, DEFAULT
+        self.generation, self._policy, self.is_current = 0, DEFAULT, True
 
     def set(self, **changes) -> None:
         self.generation, self._policy = self.generation + 1, replace(self._policy, **changes)
 
     def of(self, group: str) -> GroupPolicy:
         return self._policy
+
+    def latest_groups(self, seen):
+        return self, iter([[("g", self._policy.start_at_ms)]] if self._policy.is_from_now else [])
 
 
 class World:

@@ -95,3 +95,22 @@ def test_a_hidden_topic_has_the_filter_of_the_topic_whose_messages_it_holds(stor
 def test_a_group_begins_with_the_first_message_of_its_hidden_topics_wherever_it_begins_elsewhere(start):
     assert begins_later("orders", start) and not begins_later("_kafka.readers.orders", start)
     assert not begins_later("orders", EARLIEST)
+
+
+def test_groups_that_begin_at_latest_are_found_among_the_definitions_that_have_changed(store, policies):
+    store.put("group", "old", {"start": "latest", "start_at_ms": 7, "topics": ["a"]}, 0)
+    store.put("group", "timed", {"start": "time", "start_at_ms": 8}, 0)
+    store.put("group", "first", {"start": "latest"}, 0)
+    seen, parts = policies.latest_groups(None)
+    assert [pair for part in parts for pair in part] == [("old", 7)]
+    assert list(policies.latest_groups(seen)[1]) == []
+    store.put("group", "new", {"start": "latest", "start_at_ms": 9}, 0)
+    assert ("new", 9) in [pair for part in policies.latest_groups(seen)[1] for pair in part]
+    assert policies.is_current and policies.of("new").is_from_now and not policies.of("timed").is_from_now
+
+
+def test_without_contact_to_the_store_or_before_it_is_read_changes_do_not_come_into_sight(store, policies):
+    store.set_available(False)
+    assert not policies.is_current
+    unread = ConfiguredPolicies(SimpleNamespace(view=None), is_configured=True)
+    assert not unread.is_current and list(unread.latest_groups(None)[1]) == []
