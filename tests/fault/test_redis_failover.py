@@ -12,7 +12,8 @@ import pytest
 from common.config.memory_store import MemoryConfigStore as MemoryConfig
 from producer_proxy.buffer.errors import BufferError_
 from producer_proxy.buffer.redis.address import parse_address
-from producer_proxy.buffer.redis.client import connect
+from producer_proxy.buffer.redis.client import WATCH_S, connect
+from producer_proxy.buffer.redis.slots import PREFIX
 from producer_proxy.buffer.redis.store import RedisStore
 from producer_proxy.buffer.room import RoomLimits
 from tests.services import require
@@ -90,6 +91,34 @@ def test_a_sentinel_fail_over_is_lived_through(tmp_path, layout):
         promised = put_through(store, 0, 300)
         master.stop()
         promised += put_through(store, 300, 300)
+        judge(store, promised)
+        store.close()
+
+
+def buffered_at(server: RedisServer) -> int:
+    """Entries in the streams of this server."""
+    client = server.client()
+    return sum(client.xlen(key) for key in client.scan_iter(match=f"{PREFIX}*", _type="stream"))
+
+
+def test_a_master_that_sentinels_have_replaced_is_left_while_it_still_takes_writes(tmp_path):
+    with (
+        RedisServer(tmp_path / "a") as master,
+        RedisServer(tmp_path / "b", {"replicaof": f"127.0.0.1 {master.port}"}) as replica,
+        Sentinel(tmp_path / "s", master) as sentinel,
+    ):
+        wait_until(lambda: replica.client().info("replication")["master_link_status"] == "up", 20)
+        wait_until(lambda: sentinel.client().execute_command("SENTINEL", "REPLICAS", "buffers"), 20)
+        store = opened(f"sentinel://127.0.0.1:{sentinel.port}/buffers")
+        promised = put_through(store, 0, 50)
+        wait_until(lambda: buffered_at(replica) == 50, 20)
+        sentinel.client().execute_command("SENTINEL", "FAILOVER", "buffers")
+        wait_until(lambda: sentinel.client().sentinel_get_master_addr_by_name("buffers")[1] == replica.port, 20)
+        deadline = time.monotonic() + 8 * WATCH_S
+        while buffered_at(replica) == 50 and time.monotonic() < deadline:
+            promised += put_through(store, len(promised), 1)
+        assert master.client().info("replication")["role"] == "master", "nothing but the Sentinels tells that it is old"
+        assert buffered_at(replica) > 50
         judge(store, promised)
         store.close()
 

@@ -25,7 +25,7 @@ from producer_proxy.buffer.entry import BufferEntry
 from producer_proxy.buffer.errors import BufferError_, BufferFull, BufferUnavailable, BufferUncertain
 from producer_proxy.buffer.native import entries_of
 from producer_proxy.buffer.redis import guard
-from producer_proxy.buffer.redis.client import AWAY, met_servers
+from producer_proxy.buffer.redis.client import AWAY, MasterReplaced, MasterWatch, met_servers
 from producer_proxy.buffer.redis.counts import ShardCounts
 from producer_proxy.buffer.redis.layouts import LAYOUTS, HeadChanged, Layout, ShardValue
 from producer_proxy.buffer.redis.puts import PutQueue
@@ -74,7 +74,7 @@ class RedisStore(BufferStore):
         self._check()
         if self._weakness:
             raise BufferUnavailable(f"buffer=redis: {self._fault}")
-        self._keeper = gevent.spawn(self._keep)
+        self._keeper, self._watch = gevent.spawn(self._keep), MasterWatch(lambda: self._client, self._away)
 
     def fault(self) -> str | None:
         return self._fault
@@ -96,6 +96,7 @@ class RedisStore(BufferStore):
     def close(self) -> None:
         self._closed = True
         self._keeper.kill()
+        self._watch.close()
         with suppress(StoreUnavailable):
             self._slots.close()
         if self._client is not None:
@@ -220,7 +221,7 @@ class RedisStore(BufferStore):
             pipe = self._client.pipeline(transaction=False)
             values = {shard: list(map(pack_value, own)) for shard, own in by_shard.items()}
             steps = [(shard, own, shard.push(pipe, values[shard])) for shard, own in by_shard.items()]
-            answers = pipe.execute(raise_on_error=False)
+            answers = self._watch.confirmed(pipe.execute(raise_on_error=False))
         except AWAY as error:
             self._away(error)
             return dict.fromkeys((entry.topic for entry in entries), BufferUncertain(f"buffer=redis: {self._fault}"))
@@ -304,7 +305,8 @@ class RedisStore(BufferStore):
         if self._fault is None:
             limited.error("buffer=redis: %s: takes nothing until it answers again", error or type(error).__name__)
             self._look.set()
-        self._fault = f"Redis does not answer: {error or type(error).__name__}"
+        answers = isinstance(error, MasterReplaced)
+        self._fault = str(error) if answers else f"Redis does not answer: {error or type(error).__name__}"
 
     def _refuses(self, error: Exception) -> None:
         if self._fault is None:
