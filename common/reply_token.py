@@ -2,8 +2,9 @@
 
 See docs/design/0013-request-reply.md. Layout:
 
-    0 u8 version ‖ 1 3 B 0 ‖ 4 u32 call ‖ 8 u64 instance ‖ 16 i64 reply_by_ms ‖ 24 16 B MAC        (little-endian)
+    0 u8 version ‖ 1 u24 wait_ms ‖ 4 u32 call ‖ 8 u64 instance ‖ 16 i64 reply_by_ms ‖ 24 16 B MAC  (little-endian)
 
+wait_ms is 0 in tokens of earlier versions. It is what an engine goes by, since its clock may differ from the proxy's.
 Only a process with the cluster key can make and check a token. A token is valid for one call of one proxy process.
 Version 1 is in the log. Consumers get version 2, whose MAC has another key per application: it is valid for the
 application that pulled the request.
@@ -19,17 +20,25 @@ INSTANCE_AT, REPLY_BY_AT = 8, 16
 VERSION, BOUND_VERSION = 1, 2
 REPLY_KEY_SIZE = 32
 MAC_AT = 24
-_BODY = struct.Struct("<B3xIQq")
+_BODY = struct.Struct("<IIQq")
+_WAIT_BITS = 8
+"""Of the first number: the version lies below the wait."""
 _INSTANCE, _REPLY_BY = struct.Struct("<Q"), struct.Struct("<q")
 _MAC_SIZE = 16
 
 
 class ReplyToken(NamedTuple):
-    """`instance`: the waiting proxy process. `reply_by_ms`: Unix time after which the call no longer waits."""
+    """
+    Attributes:
+        instance: the waiting proxy process.
+        reply_by_ms: Unix time after which the call no longer waits, by that proxy's clock.
+        wait_ms: how long the call waits, 0 to 2^24 - 1; 0: an earlier version made the token.
+    """
 
     call: int
     instance: int
     reply_by_ms: int
+    wait_ms: int = 0
 
 
 def key_of(cluster_key: bytes) -> bytes:
@@ -66,7 +75,7 @@ class ReplyTokens:
 
     def make(self, token: ReplyToken) -> bytes:
         """The token's 40 bytes, as they are stored."""
-        body = _BODY.pack(VERSION, *token)
+        body = _BODY.pack(VERSION | token.wait_ms << _WAIT_BITS, token.call, token.instance, token.reply_by_ms)
         return body + _mac_of(self._key, body)
 
     def check(self, data: bytes) -> ReplyToken | None:
@@ -90,8 +99,8 @@ class ReplyTokens:
 
 def read_token(data: bytes) -> ReplyToken | None:
     """Decode 40 bytes of a trusted source without a check; None for another version."""
-    version, *fields = _BODY.unpack_from(data)
-    return ReplyToken(*fields) if version == VERSION else None
+    first, call, instance, reply_by_ms = _BODY.unpack_from(data)
+    return ReplyToken(call, instance, reply_by_ms, first >> _WAIT_BITS) if data[0] == VERSION else None
 
 
 def instance_of(data: bytes, at: int = 0) -> int | None:
@@ -99,6 +108,8 @@ def instance_of(data: bytes, at: int = 0) -> int | None:
     return _INSTANCE.unpack_from(data, at + INSTANCE_AT)[0] if data[at] == VERSION else None
 
 
-def reply_by_of(data: bytes, at: int = 0) -> int | None:
-    """read_token().reply_by_ms alone."""
-    return _REPLY_BY.unpack_from(data, at + REPLY_BY_AT)[0] if data[at] == VERSION else None
+def times_of(data: bytes, at: int = 0) -> tuple[int, int] | None:
+    """read_token()'s reply_by_ms and wait_ms alone."""
+    if data[at] != VERSION:
+        return None
+    return _REPLY_BY.unpack_from(data, at + REPLY_BY_AT)[0], int.from_bytes(data[at + 1 : at + 4], "little")

@@ -65,6 +65,6 @@ cdef class RecordReader:
     cdef bint read_on(self, QueueCursor cursor, Prefetch prefetch, int64_t end, int64_t bytes_max) except -1
     cdef int keep_prefetch(self, QueueCursor cursor, Prefetch prefetch) except -1
     cdef int step_over(self, QueueCursor cursor, int64_t first, int64_t end, damage) except -1
-    cdef bint is_over(self, const char* record, Py_ssize_t size) except -1
+    cdef bint is_over(self, const char* record, Py_ssize_t size, int64_t stored_at_ms) except -1
     cdef int pass_request(self, QueueCursor cursor, int64_t first) except -1
     cdef int pass_over(self, QueueCursor cursor, int64_t first, int64_t end) except -1

@@ -88,7 +88,7 @@ cdef class RecordReader:
                 how = self.tail.next(cursor.topic_id, cursor.queue, at, end - at, left, at > first, &found)
                 if how != SOME:
                     break
-                if found.records[RECORD_HEAD_SIZE - 1] & RECORD_HAS_TRAILER and self.is_over(<const char*>found.records, found.size):
+                if found.records[RECORD_HEAD_SIZE - 1] & RECORD_HAS_TRAILER and self.is_over(<const char*>found.records, found.size, found.stored_at_ms):
                     if at == first:
                         return self.pass_request(cursor, first)
                     break
@@ -192,7 +192,7 @@ cdef class RecordReader:
             _, _, stored_at_ms, records = prefetch.pieces[prefetch.index]
             start = record = PyBytes_AS_STRING(records) + prefetch.at
             stop = PyBytes_AS_STRING(records) + PyBytes_GET_SIZE(records)
-            if start[RECORD_HEAD_SIZE - 1] & RECORD_HAS_TRAILER and self.is_over(start, stop - start):
+            if start[RECORD_HEAD_SIZE - 1] & RECORD_HAS_TRAILER and self.is_over(start, stop - start, stored_at_ms):
                 if at == first:
                     return self.pass_request(cursor, first)
                 break
@@ -259,8 +259,8 @@ cdef class RecordReader:
         stop = min(<int64_t>after, end)
         return self.pass_over(cursor, first, stop)
 
-    cdef bint is_over(self, const char* record, Py_ssize_t size) except -1:
-        return self.requests is not None and self.requests.is_over(record[:size])
+    cdef bint is_over(self, const char* record, Py_ssize_t size, int64_t stored_at_ms) except -1:
+        return self.requests is not None and self.requests.is_over(record[:size], stored_at_ms)
 
     cdef int pass_request(self, QueueCursor cursor, int64_t first) except -1:
         """Pass over an expired request, which is alone in its batch."""

@@ -349,7 +349,7 @@ class Dispatcher:
         assert self.requests is not None
         for index, piece in enumerate(pieces):
             # A request is alone in its batch, and so in its piece.
-            if piece.records[4] & HAS_TRAILER and self.requests.is_over(piece.records):
+            if piece.records[4] & HAS_TRAILER and self.requests.is_over(piece.records, piece.stored_at_ms):
                 if index:
                     return pieces[:index]
                 self._pass_over(cursor, first, first + 1)

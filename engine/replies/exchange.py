@@ -36,14 +36,14 @@ class Exchange:
     """Replies of one engine. All methods belong to the loop's thread.
 
     Args:
-        wall_ms: Unix time, against which the deadlines of requests are checked.
+        wall_ms, monotonic_ms: the clocks by which requests are stored and remembered.
 
     Attributes:
         requests: what delivery reports and asks about requests.
     """
 
-    def __init__(self, wall_ms: Callable[[], int]) -> None:
-        self.requests = Requests(wall_ms, self._tell_failed)
+    def __init__(self, wall_ms: Callable[[], int], monotonic_ms: Callable[[], int]) -> None:
+        self.requests = Requests(wall_ms, monotonic_ms, self._tell_failed)
         self.forwarded = 0
         self._by_instance: dict[int, ReplyLink] = {}
         self._instances: dict[ReplyLink, int] = {}

@@ -1,13 +1,16 @@
 """Requests that were dispatched to consumers: expired deadlines, and groups that have failed.
 
-Pure: the wall clock and the report of a failure are passed in. A request that was never dispatched is not remembered.
-An answered one is remembered until its deadline, so that no other group gets it. So is one whose asker was told that it
-failed. All others are forgotten some seconds after their deadlines.
+Pure: the clocks and the report of a failure are passed in. A request that was never dispatched is not remembered until
+its asker is told so; it is withdrawn then. An answered one is remembered until its deadline, so that no other group gets
+it. So is one whose asker was told that it failed. All others are forgotten some seconds after their deadlines.
+
+A deadline is the time at which the request was stored, by the engine's clock, and the wait that its token names. The
+clock of the asker's proxy may differ, so its time is compared only for a token of an earlier version, without a wait.
 """
 
 from collections.abc import Callable
 
-from common.reply_token import TOKEN_SIZE, reply_by_of
+from common.reply_token import TOKEN_SIZE, times_of
 from common.timer_heap import TimerHeap
 from engine.link.codes import CONSUMER_FAILED, NO_CONSUMER, NO_REPLY
 from engine.link.record import HAS_TRAILER
@@ -16,6 +19,7 @@ REMEMBERED_MAX = 200_000
 REMEMBERED_MS = 5_000
 """Time after its deadline in which the outcome of a request can be queried."""
 TICK_MS = 1_000
+WAIT_MS_MAX = 300_000
 
 
 class GivenRequest:
@@ -33,43 +37,48 @@ class Requests:
     """Delivery's questions and reports about requests.
 
     Args:
-        wall_ms: Unix time, against which deadlines are checked.
+        wall_ms: Unix time, by which requests are stored.
+        monotonic_ms: clock of the times for which requests are remembered.
         on_failed: called with the token when every group that was given a request has failed.
     """
 
-    def __init__(self, wall_ms: Callable[[], int], on_failed: Callable[[bytes], None] = lambda token: None) -> None:
-        self._wall_ms, self._on_failed = wall_ms, on_failed
-        self.expired = 0  # not dispatched: past their deadlines, answered or failed
+    def __init__(
+        self, wall_ms: Callable[[], int], monotonic_ms: Callable[[], int],
+        on_failed: Callable[[bytes], None] = lambda token: None,
+    ) -> None:  # fmt: skip
+        self._wall_ms, self._monotonic_ms, self._on_failed = wall_ms, monotonic_ms, on_failed
+        self.expired = 0  # not dispatched: past their deadlines, answered, failed or withdrawn
         self._given: dict[bytes, GivenRequest] = {}
-        self._answered: dict[bytes, None] = {}
+        self._ended: dict[bytes, None] = {}  # answered, failed or withdrawn: no further group gets them
         self._ends = TimerHeap(TICK_MS)
         self._swept_tick = 0
 
     def __len__(self) -> int:
         return len(self._given)
 
-    def is_over(self, record: bytes) -> bool:
-        """Whether this record with a trailer is a request past its deadline, answered or failed: it is not delivered."""
-        if self._answered and record[-TOKEN_SIZE:] in self._answered:
+    def is_over(self, record: bytes, stored_at_ms: int) -> bool:
+        """Whether this record with a trailer is a request past its deadline, or that has ended: it is not delivered."""
+        if self._ended and record[-TOKEN_SIZE:] in self._ended:
             return True
-        reply_by_ms = reply_by_of(record, len(record) - TOKEN_SIZE)
-        return reply_by_ms is not None and reply_by_ms <= self._wall_ms()
+        times = times_of(record, len(record) - TOKEN_SIZE)
+        if times is None:
+            return False
+        reply_by_ms, wait_ms = times
+        return (stored_at_ms + wait_ms if wait_ms else reply_by_ms) <= self._wall_ms()
 
     def given(self, group: str, record: bytes) -> None:
         """Note that this record with a trailer is dispatched to the group."""
         token = record[-TOKEN_SIZE:]
         request = self._given.get(token)
         if request is None:
-            reply_by_ms = reply_by_of(token)
-            if reply_by_ms is None:
+            times = times_of(token)
+            if times is None:
                 return
-            if reply_by_ms // TICK_MS != self._swept_tick:
-                self._swept_tick = reply_by_ms // TICK_MS
-                self._forget_due()
+            self._forget_due()
             if len(self._given) >= REMEMBERED_MAX:
                 return
             request = self._given[token] = GivenRequest()
-            request.tick = self._ends.schedule(reply_by_ms + REMEMBERED_MS, token)
+            request.tick = self._ends.schedule(self._until_ms(*times) + REMEMBERED_MS, token)
         request.given_to.add(group)
         request.failed.discard(group)
 
@@ -86,8 +95,8 @@ class Requests:
             return
         request.failed.add(group)
         if request.failed >= request.given_to:
-            if len(self._answered) < REMEMBERED_MAX:
-                self._answered[token] = None  # until `request.tick`: its asker has gone, so no further group gets it
+            if len(self._ended) < REMEMBERED_MAX:
+                self._ended[token] = None  # until `request.tick`: its asker has gone, so no further group gets it
             self._on_failed(token)
 
     def answered(self, token: bytes) -> None:
@@ -95,20 +104,40 @@ class Requests:
         request = self._given.pop(token, None)
         if request is not None:
             self._ends.cancel(request.tick, token)
-        reply_by_ms = reply_by_of(token)
-        if reply_by_ms is not None and reply_by_ms > self._wall_ms() and len(self._answered) < REMEMBERED_MAX:
-            self._forget_due()
-            self._answered[token] = None
-            self._ends.schedule(reply_by_ms, token)
+        self._end(token)
 
     def outcome(self, token: bytes) -> int:
-        """Reason for the missing reply: NO_CONSUMER, NO_REPLY or CONSUMER_FAILED."""
+        """Reason for the missing reply: NO_CONSUMER, NO_REPLY or CONSUMER_FAILED. The asker waits no more.
+
+        A request without a consumer is withdrawn: no group gets it after the answer. Where no more can be remembered, the
+        answer is NO_REPLY, which says that a group may have it.
+        """
         request = self._given.get(token)
-        if request is None:
-            return NO_CONSUMER
-        return CONSUMER_FAILED if request.failed >= request.given_to else NO_REPLY
+        if request is not None:
+            return CONSUMER_FAILED if request.failed >= request.given_to else NO_REPLY
+        return NO_CONSUMER if self._end(token) else NO_REPLY
+
+    def _end(self, token: bytes) -> bool:
+        """Give the request to no further group; False: it is not remembered."""
+        self._forget_due()
+        if token in self._ended:
+            return True
+        times = times_of(token)
+        if times is None or len(self._ended) >= REMEMBERED_MAX:
+            return False
+        self._ended[token] = None
+        self._ends.schedule(self._until_ms(*times), token)
+        return True
+
+    def _until_ms(self, reply_by_ms: int, wait_ms: int) -> int:
+        """Monotonic time at which the deadline of a request has passed that was stored before now."""
+        return self._monotonic_ms() + min(max(wait_ms or reply_by_ms - self._wall_ms(), 0), WAIT_MS_MAX)
 
     def _forget_due(self) -> None:
-        for token in self._ends.pop_due(self._wall_ms()):
-            self._answered.pop(token, None)
+        now_ms = self._monotonic_ms()
+        if now_ms // TICK_MS == self._swept_tick:
+            return
+        self._swept_tick = now_ms // TICK_MS
+        for token in self._ends.pop_due(now_ms):
+            self._ended.pop(token, None)
             self._given.pop(token, None)

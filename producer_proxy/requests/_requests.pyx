@@ -34,6 +34,7 @@ cdef enum:
     NONE = -1                         # no outcome yet
 
 cdef int64_t TICK_MS = reference.TICK_MS
+cdef int64_t CLOCKS_MS = reference.CLOCKS_MS
 cdef int64_t OUTCOME_MS_MAX = reference.OUTCOME_MS_MAX
 
 
@@ -237,6 +238,7 @@ cdef class OpenRequests:
         memset(&token, 0, sizeof(token))
         token.version, token.call, token.instance = VERSION, self.last_call, self.instance
         token.reply_by_ms = self.wall_ms() + wait_ms
+        token.wait_ms[0], token.wait_ms[1], token.wait_ms[2] = wait_ms & 255, wait_ms >> 8 & 255, wait_ms >> 16 & 255
         self.sign(&token, token.mac)
         opened = OpenRequest.__new__(OpenRequest)
         opened.requests, opened.asker, opened.number, opened.links = self, asker, self.last_call, self.links
@@ -373,7 +375,7 @@ cdef class OpenRequests:
             token.version = VERSION
             self.sign(&token, token.mac)
             data = (<unsigned char*>&token)[:TOKEN_SIZE]
-        if token.reply_by_ms <= self.wall_ms():
+        if token.reply_by_ms + CLOCKS_MS <= self.wall_ms():
             self.late += 1
             return STALE_RECEIPT
         passing = ReplyInFlight.__new__(ReplyInFlight)

@@ -11,7 +11,7 @@ cdef enum:
 
 cdef packed struct ReplyTokenBytes:
     uint8_t version
-    uint8_t zero[3]
+    uint8_t wait_ms[3]                # little-endian
     uint32_t call
     uint64_t instance
     int64_t reply_by_ms

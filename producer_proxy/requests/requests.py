@@ -22,6 +22,8 @@ OPEN_MAX = 100_000
 KEPT_BYTES_MAX = 16 << 20
 """Maximum bytes of kept replies. A reply is kept until its request's deadline, for a repetition under the same id."""
 TICK_MS = 5
+CLOCKS_MS = 60_000
+"""Time by which the clocks of two proxies may differ."""
 
 StoredAt = tuple[str, bytes, bytes, int, int]
 """(application, topic, id, queue, offset) of a stored request. Another application never gets its reply.
@@ -199,7 +201,7 @@ class OpenRequests:
             return None
         self.asked += 1
         self._last_call = number = self._last_call % 0xFFFFFFFF + 1
-        token = self._tokens.make(ReplyToken(number, self._instance, self._clock.now_ms() + wait_ms))
+        token = self._tokens.make(ReplyToken(number, self._instance, self._clock.now_ms() + wait_ms, wait_ms))
         opened = self._calls[number] = OpenRequest(self, asker, token, self._links)
         self._after(wait_ms, partial(self._over, number))
         return opened
@@ -305,7 +307,7 @@ class OpenRequests:
         token = None if stored is None else read_token(stored)
         if stored is None or token is None:
             return Code.INVALID
-        if token.reply_by_ms <= self._clock.now_ms():
+        if token.reply_by_ms + CLOCKS_MS <= self._clock.now_ms():  # else the waiting proxy knows
             self.late += 1
             return Code.STALE_RECEIPT
         passing = _ReplyInFlight(self._timers, told)

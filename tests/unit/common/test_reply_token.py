@@ -10,12 +10,15 @@ from common.reply_token import (
     bind_token,
     instance_of,
     read_token,
-    reply_by_of,
     reply_key,
+    times_of,
 )
 
 KEY = b"k" * 32
-TOKENS = st.builds(ReplyToken, st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1), st.integers(-(2**63), 2**63 - 1))
+TOKENS = st.builds(
+    ReplyToken, st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1), st.integers(-(2**63), 2**63 - 1),
+    st.integers(0, 2**24 - 1),
+)  # fmt: skip
 
 
 @given(TOKENS)
@@ -47,10 +50,10 @@ def test_a_token_of_another_version_is_not_read():
 
 
 def test_single_fields_are_read_where_the_token_lies():
-    token = ReplyTokens(b"k").make(ReplyToken(3, 1 << 63, -5))
-    assert (instance_of(b"xyz" + token, 3), reply_by_of(b"xyz" + token, 3)) == (1 << 63, -5)
+    token = ReplyTokens(b"k").make(ReplyToken(3, 1 << 63, -5, 300_000))
+    assert (instance_of(b"xyz" + token, 3), times_of(b"xyz" + token, 3)) == (1 << 63, (-5, 300_000))
     other = b"\x02" + token[1:]
-    assert (instance_of(other), reply_by_of(other)) == (None, None)
+    assert (instance_of(other), times_of(other)) == (None, None)
 
 
 @given(TOKENS, st.text(min_size=1, max_size=20), st.text(min_size=1, max_size=20))

@@ -17,14 +17,14 @@ TOKENS = ReplyTokens(b"k")
 
 @pytest.fixture
 def pair(make_pair) -> Pair:  # noqa: F811
-    return make_pair(8 << 10, lambda pair: Requests(lambda: WALL0 + pair.now_ms))
+    return make_pair(8 << 10, lambda pair: Requests(lambda: WALL0 + pair.now_ms, lambda: pair.now_ms))
 
 
 def ask(pair, wait_ms, call=1, body=b"m\0", id16=b"i" * 16) -> bytes:
-    token = TOKENS.make(ReplyToken(call, 7, WALL0 + pair.now_ms + wait_ms))
+    token = TOKENS.make(ReplyToken(call, 7, 0, wait_ms))  # the asker's clock is of 1970
     record = bytes([HAS_TRAILER | (HAS_ID if id16 else 0)]) + (id16 or b"") + body + token
     batch = pack_batch(0, pair.topic.id, 0, [U32.pack(len(record)) + record])
-    assert pair.log.append(batch, 1, WALL0)[0][0] == 0
+    assert pair.log.append(batch, 1, WALL0 + pair.now_ms)[0][0] == 0
     woken = pair.log.take_woken()
     for delivery in pair.forms:
         delivery.on_woken(woken, pair.now_ms)

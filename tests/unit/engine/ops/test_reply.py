@@ -25,7 +25,7 @@ class Link:
 class Desk:
     def __init__(self) -> None:
         self.waits: list[bool] = []
-        self.ops = ReplyOps(Exchange(lambda: 1_000_000), NodeClock(), lambda: self.waits.append(True))
+        self.ops = ReplyOps(Exchange(lambda: 1_000_000, lambda: 0), NodeClock(), lambda: self.waits.append(True))
         self.asker, self.replier = Link(), Link()
 
 

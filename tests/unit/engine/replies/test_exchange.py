@@ -23,7 +23,7 @@ class Link:
 class Desk:
     def __init__(self):
         self.now_ms = 1_000
-        self.exchange = Exchange(lambda: 1_000_000)
+        self.exchange = Exchange(lambda: 1_000_000, lambda: 0)
         self.asker, self.replier = Link(), Link()
         self.exchange.listen(self.asker, INSTANCE)
         self.token = TOKENS.make(ReplyToken(3, INSTANCE, 1_001_000))

@@ -14,12 +14,16 @@ class Desk:
     def __init__(self):
         self.now_ms = 1_000_000
         self.told = []
-        self.requests = Requests(lambda: self.now_ms, self.told.append)
+        self.ahead_ms = 0  # of the engine's wall clock
+        self.requests = Requests(lambda: self.now_ms + self.ahead_ms, lambda: self.now_ms, self.told.append)
 
-    def request(self, call=1, wait_ms=1_000):
-        """(token, record) of a request made now."""
-        token = TOKENS.make(ReplyToken(call, 7, self.now_ms + wait_ms))
+    def request(self, call=1, wait_ms=1_000, proxy_ms=0, is_old=False):
+        """(token, record) of a request made now by a proxy whose clock is ahead by `proxy_ms`, or of an earlier version."""
+        token = TOKENS.make(ReplyToken(call, 7, self.now_ms + proxy_ms + wait_ms, 0 if is_old else wait_ms))
         return token, b"\x2b\0\0\0\x02m\0" + token
+
+    def is_over(self, record, stored_at_ms=None):
+        return self.requests.is_over(record, self.now_ms + self.ahead_ms if stored_at_ms is None else stored_at_ms)
 
 
 @pytest.fixture
@@ -27,12 +31,52 @@ def desk():
     return Desk()
 
 
-def test_a_request_is_over_from_its_deadline_on(desk):
-    _, record = desk.request(wait_ms=10)
+@pytest.mark.parametrize("proxy_ms", [0, -50_000, 50_000])
+def test_a_request_is_over_when_its_wait_has_passed_by_the_engines_clock(desk, proxy_ms):
+    _, record = desk.request(wait_ms=10, proxy_ms=proxy_ms)
+    stored_at_ms = desk.now_ms
     desk.now_ms += 9
-    assert not desk.requests.is_over(record)
+    assert not desk.is_over(record, stored_at_ms)
     desk.now_ms += 1
-    assert desk.requests.is_over(record)
+    assert desk.is_over(record, stored_at_ms)
+
+
+def test_a_request_of_a_proxy_of_an_earlier_version_is_over_at_the_deadline_that_it_names(desk):
+    token, record = desk.request(wait_ms=10, is_old=True)
+    desk.now_ms += 9
+    assert not desk.is_over(record)
+    desk.now_ms += 1
+    assert desk.is_over(record)
+    assert desk.requests.outcome(token) == NO_CONSUMER
+
+
+@pytest.mark.parametrize("ahead_ms", [0, -50_000, 50_000])
+def test_a_request_without_a_consumer_is_withdrawn_before_its_asker_is_told(desk, ahead_ms):
+    desk.ahead_ms = ahead_ms
+    token, record = desk.request(wait_ms=2_000)
+    assert not desk.is_over(record)
+    assert [desk.requests.outcome(token) for _ in range(2)] == [NO_CONSUMER] * 2
+    assert desk.is_over(record)
+    desk.ahead_ms -= 3_600_000
+    desk.now_ms += 1_999
+    desk.requests.given("g", desk.request(call=2)[1])
+    assert desk.is_over(record)
+
+
+def test_where_no_more_can_be_withdrawn_nobody_is_told_that_there_was_no_consumer(desk, monkeypatch):
+    monkeypatch.setattr(requests, "REMEMBERED_MAX", 2)
+    told = [desk.requests.outcome(desk.request(call=call)[0]) for call in range(3)]
+    assert told == [NO_CONSUMER, NO_CONSUMER, NO_REPLY]
+
+
+@pytest.mark.parametrize("ahead_ms", [-50_000, 50_000])
+def test_what_a_group_was_given_is_known_until_after_the_deadline_whatever_the_clock_shows(desk, ahead_ms):
+    token, record = desk.request(wait_ms=2_000)
+    desk.ahead_ms = ahead_ms
+    desk.requests.given("g", record)
+    desk.now_ms += 2_000
+    desk.requests.given("g", desk.request(call=2)[1])
+    assert desk.requests.outcome(token) == NO_REPLY
 
 
 def test_an_answered_request_is_over_for_every_other_group_and_forgotten_after_its_deadline(desk):
@@ -40,11 +84,11 @@ def test_an_answered_request_is_over_for_every_other_group_and_forgotten_after_i
     _, open_record = desk.request(call=2)
     desk.requests.given("g", record)
     desk.requests.answered(token)
-    assert desk.requests.is_over(record)
-    assert not desk.requests.is_over(open_record)
+    assert desk.is_over(record)
+    assert not desk.is_over(open_record)
     desk.now_ms += 2_000
     desk.requests.given("g", desk.request(call=3)[1])
-    assert desk.requests._answered == {}
+    assert desk.requests._ended == {}
 
 
 def test_who_was_never_given_had_no_consumer_and_who_was_had_no_reply(desk):
@@ -76,14 +120,14 @@ def test_a_group_that_gives_up_leaves_the_request_to_another_that_has_it(desk):
 def test_a_request_whose_asker_was_told_that_it_failed_is_given_to_no_further_group_and_keeps_its_outcome(desk):
     token, record = desk.request()
     desk.requests.given("g", record)
-    assert not desk.requests.is_over(record)
+    assert not desk.is_over(record)
     desk.requests.failed("g", record)
-    assert desk.told == [token] and desk.requests.is_over(record)
+    assert desk.told == [token] and desk.is_over(record)
     desk.now_ms += 2_000  # an answer that was lost is asked for after the deadline, too
     assert desk.requests.outcome(token) == CONSUMER_FAILED
     desk.now_ms += requests.REMEMBERED_MS
     desk.requests.given("g", desk.request(call=3)[1])
-    assert desk.requests._answered == {} and desk.requests.outcome(token) == NO_CONSUMER
+    assert desk.requests._ended == {} and desk.requests.outcome(token) == NO_CONSUMER
 
 
 def test_what_is_no_request_cannot_fail_one(desk):

@@ -109,7 +109,7 @@ def test_a_token_names_one_call_of_this_process_until_its_deadline_and_has_its_m
     _, first = desk.ask(wait_ms=700)
     _, second = desk.ask()
     token = ReplyTokens(KEY).check(first.token)
-    assert token is not None and token.reply_by_ms == desk.clock.now_ms() + 700
+    assert token is not None and (token.reply_by_ms, token.wait_ms) == (desk.clock.now_ms() + 700, 700)
     assert token.instance == read_token(second.token).instance == int.from_bytes(b"i" * 8, "little")
     assert token.call != read_token(second.token).call
 
@@ -341,11 +341,19 @@ def test_a_token_as_it_is_stored_counts_for_all_because_earlier_consumer_proxies
         assert desk.rpc.sent[-1][:2] == (layout.REPLY, opened.token + b"reply")
 
 
-def test_a_reply_past_the_deadline_is_refused_here_and_counted(desk):
+def test_a_reply_past_the_deadline_by_more_than_clocks_may_differ_is_refused_here_and_counted(desk):
     _, opened = desk.ask(wait_ms=100)
-    desk.clock.advance(100)
+    desk.clock.advance(100 + requests_module.CLOCKS_MS)
     assert Replier(desk, opened.token).heard == [Code.STALE_RECEIPT]
     assert desk.requests.late == 1
+
+
+@pytest.mark.parametrize("ahead_ms", [-59_000, 59_000])
+def test_the_waiting_proxy_and_not_the_repliers_clock_says_whether_a_reply_is_late(desk, ahead_ms):
+    _, opened = desk.ask(wait_ms=100)
+    desk.clock.step(ahead_ms)
+    assert Replier(desk, opened.token).heard == []
+    assert desk.rpc.sent[-1][:2] == (layout.REPLY, opened.token + b"reply")
 
 
 def test_without_a_link_the_replier_may_come_again(desk):
