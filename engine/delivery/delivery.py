@@ -71,7 +71,7 @@ class Delivery:
         self.requests = requests
         self._followed = -1  # generation of the policies that all groups have adopted
         self._store, self._key, self._form, self._policies = store, key, form, policies
-        self._lease_clock = LeaseClock(wall_ms, kept(store, leases.KEY))
+        self._lease_clock = LeaseClock(wall_ms, kept(store, leases.KEY), store.since_leases_ms())
         self._progress = ProgressWriter(store, self._lease_clock)
         self._dirty = self._progress.dirty
         self._dispatcher = form.Dispatcher(

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from common.timer_heap import TimerHeap
 from engine.delivery.progress import COUNTER_BITS
 from engine.delivery.queue_cursor import NO_DUE_MS, QueueCursor
+from engine.log.types import LEASES_KEY
 
-KEY = b"\0leases"
+KEY = LEASES_KEY
 """Key of the stored state; see `LeaseClock.stored()`."""
 _SLACK_MS = 1000
 _UNSTORED_MS = 2000
@@ -23,17 +24,19 @@ class LeaseClock:
 
     *Lease time* is Unix time at the first start of a log. It advances by the monotonic clock while a process runs, and by
     the wall clock between the last stored state and the next start, but never back. So a wall clock that steps while
-    the engine runs neither ends a lease nor refuses a receipt.
+    the engine runs neither ends a lease nor refuses a receipt. A new master that has followed the one before knows by
+    its monotonic clock how old the stored state is, since the wall clocks of two machines differ.
 
     Args:
         wall_ms: the wall clock.
         stored: what the log keeps under KEY; empty without it.
+        since_ms: how long ago that was stored; None: only the wall clock tells.
     """
 
-    def __init__(self, wall_ms: Callable[[], int], stored: bytes = b"") -> None:
+    def __init__(self, wall_ms: Callable[[], int], stored: bytes = b"", since_ms: int | None = None) -> None:
         self.wall_ms = wall_ms
         self.now_ms = 0  # the monotonic clock, as last told to delivery
-        self._start_ms, self.first = _start(stored, wall_ms())
+        self._start_ms, self.first = _start(stored, wall_ms(), since_ms)
         self._was_used = bool(stored)
         self.last = self.first
         self._base_ms: int | None = None  # lease time less monotonic time
@@ -158,12 +161,12 @@ class LeaseClock:
         return self._expiries.next_at_ms()
 
 
-def _start(stored: bytes, wall_ms: int) -> tuple[int, int]:
+def _start(stored: bytes, wall_ms: int, since_ms: int | None) -> tuple[int, int]:
     """Return lease time at the start, and the number above which leases begin."""
     if len(stored) != _STORED.size or stored[0] != _VERSION:
         return wall_ms, wall_ms << COUNTER_BITS
     _, is_final, last, time_ms, stored_wall_ms = _STORED.unpack(stored)
-    start_ms = time_ms + max(0, wall_ms - stored_wall_ms)
+    start_ms = time_ms + max(0, wall_ms - stored_wall_ms if since_ms is None else since_ms)
     unstored = 0 if is_final else _UNSTORED_MS << COUNTER_BITS
     named = last | (1 << COUNTER_BITS) - 1  # progress names leases by the millisecond: see `start_above`
     return start_ms, max(named + unstored, start_ms << COUNTER_BITS)

@@ -200,7 +200,7 @@ class Log:
         self.topic, self.topic_by_id = writer.catalogue.topic, writer.catalogue.topic_by_id
         self.topics = writer.catalogue.topics
         self.put_progress, self.progress = writer.progress.put_progress, writer.progress.progress
-        self.replayed_progress = writer.progress.replayed_progress
+        self.replayed_progress, self.since_leases_ms = writer.progress.replayed_progress, self.follower.since_leases_ms
         self.bounds, self.read, self.offset_at_time = reader.bounds, reader.read, reader.offset_at_time
         self.end, self.used_queues, self.distance = reader.end, reader.used_queues, reader.distance
         self.purge = self.start_offsets.purge

@@ -199,6 +199,10 @@ class MemoryLog:
     def progress(self, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         return iter(sorted((key, value) for key, value in self._progress.items() if key.startswith(prefix)))
 
+    def since_leases_ms(self) -> int | None:
+        """It follows no master."""
+        return None
+
     def _refusal(self, topic_id: int, queue: int) -> int:
         topic = self.topic_by_id(topic_id)
         if topic is None:

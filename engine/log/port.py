@@ -77,6 +77,9 @@ class ProgressLog(Protocol):
     def progress(self, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """All (key, value) whose key has the prefix, in key order."""
 
+    def since_leases_ms(self) -> int | None:
+        """How long ago the state of leases was written that another node has made; None: this node has not seen it come."""
+
 
 class ReadableLog(Protocol):
     """Records by topic and queue. Each method raises UnknownTopicError for a queue that does not exist.

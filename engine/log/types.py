@@ -4,6 +4,9 @@ from typing import NamedTuple
 
 from common.names import split_stored_name, stored_name
 
+LEASES_KEY = b"\0leases"
+"""Key of the progress that tells the time of leases: see engine/delivery/leases.py."""
+
 
 class Topic(NamedTuple):
     """A topic as the log knows it. Its id is never used for another topic; its number of queues only grows.

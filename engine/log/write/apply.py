@@ -17,7 +17,7 @@ from engine.log.format import (
 )
 from engine.log.segment.native import BatchReader
 from engine.log.segment.segments import LogSegments
-from engine.log.types import Topic
+from engine.log.types import LEASES_KEY, Topic
 from engine.log.view import View
 from engine.log.write.catalogue import TopicCatalogue
 from engine.log.write.checkpoint import Checkpoints
@@ -65,6 +65,7 @@ class LogApply:
         self.fired = fired
         self.tail = LogTail(segments.active.header.log_id, appender)
         self._fired_from: int | None = NOT_NOTED
+        self._leases_at_ms: int | None = None
         self._env, self._batches, self._appender = env, batches, appender
         self._segments, self._roller = segments, roller
         self._view, self._catalogue, self._checkpoints = view, catalogue, checkpoints
@@ -85,10 +86,14 @@ class LogApply:
         """Bytes below are synced."""
         return self.syncer.durable_position
 
+    def since_leases_ms(self) -> int | None:
+        """How long ago the master's state of leases was applied, by the monotonic clock; None: not since `go_on()`."""
+        return None if self._leases_at_ms is None else self._env.clock.monotonic_ms() - self._leases_at_ms
+
     def go_on(self, now_ms: int) -> None:
         """Continue after this log itself has appended, no batch with a later time than this; all that fired is marked."""
         self.fired.clear()
-        self._fired_from = NOT_NOTED
+        self._fired_from, self._leases_at_ms = NOT_NOTED, None
         self.tail.newest_ms = max(self.tail.newest_ms, now_ms)
         self.tail.is_ready = False
 
@@ -181,6 +186,8 @@ class LogApply:
         replay(batch, self._view, self._take_topic, self._take_counter, self._take_mark)
         if batch[10] == KIND_PROGRESS:
             self._epochs.changed()
+            if LEASES_KEY in batch:
+                self._leases_at_ms = self._env.clock.monotonic_ms()
 
     def _take_mark(self, covered_to: int, base: int, addresses: bytes) -> None:
         """The view has the mark; the table of timers is made when this node becomes master."""

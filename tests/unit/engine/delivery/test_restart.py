@@ -304,6 +304,21 @@ def test_a_wall_clock_that_was_set_back_while_the_engine_was_away_lengthens_a_le
     assert world.give()[0].attempt == 2
 
 
+@pytest.mark.parametrize("step_ms", [-45_000, 45_000, 3 * 3_600_000])
+def test_a_new_master_that_has_followed_goes_on_with_the_leases_whatever_its_wall_clock_shows(world, step_ms):
+    world.store(world.orders, 2)
+    held, _ = world.give(most=1, invisible_ms=8_000), world.give(most=1, invisible_ms=8_000)
+    world.delivery.write_progress(now_ms=world.now_ms + 1_000)
+    world.log.since_leases_ms = lambda: 1_500
+    boot(world, 1_500, step_ms)
+    assert world.give() == []
+    assert world.pull(acks=[held[0].ack()], most=0)[0] == [OK]
+    world.turn(8_000 - 1_000 - 1_500 - 300)
+    assert world.give() == []
+    world.turn(600)
+    assert [piece.attempt for piece in world.give()] == [2]
+
+
 def test_lease_time_runs_by_the_monotonic_clock_and_goes_on_after_a_restart():
     wall = [WALL0]
     clock = LeaseClock(lambda: wall[0])

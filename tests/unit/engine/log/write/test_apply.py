@@ -12,6 +12,7 @@ from engine.env.simulated import ProcessEnded, SimulatedEnv
 from engine.errors import DiskFullError
 from engine.link.timer import Timer
 from engine.log.format import CONTROL_TOPIC_ID, KIND_FIRED, KIND_TIMER, pack_batch
+from engine.log.types import LEASES_KEY
 
 DAY_MS = 86_400_000
 
@@ -45,6 +46,20 @@ def test_it_is_so_on_real_files_too(form, tmp_path):
     pair.slave.reopen()
     pair.assert_equal()
     pair.close()
+
+
+def test_a_slave_knows_how_long_ago_the_state_of_leases_came_until_it_writes_itself(pair):
+    assert pair.slave.log.since_leases_ms() is None
+    pair.master.log.put_progress([(LEASES_KEY, b"state"), (b"\0other", b"1")])
+    pair.follow(Random(1))
+    pair.slave.env.clock_ms += 1_500
+    assert pair.slave.log.since_leases_ms() == 1_500
+    pair.master.log.put_progress([(b"\0other", b"2")])
+    pair.follow(Random(1))
+    assert pair.slave.log.since_leases_ms() == 1_500
+    pair.slave.log.lead(lambda position, call: call())
+    pair.slave.log.cease()
+    assert pair.slave.log.since_leases_ms() is None
 
 
 def test_a_slave_that_was_killed_knows_fired_timers_of_full_segments_that_no_mark_covers(pair):
