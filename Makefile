@@ -120,9 +120,9 @@ switchover: $(VENV)/.installed-dev
 moves: $(VENV)/.installed-dev
 	PENSTOCK_KILLS=$(or $(KILLS),36) PENSTOCK_OUTAGES=$(or $(OUTAGES),50) $(BIN)/python -m pytest -s tests/fault/kafka/test_kills.py tests/fault/kafka/test_outages.py $(ARGS)
 
-## make kafkafaults      fill Kafka's disk under dual writes, and revoke its credentials while both drivers run; as root (5 minutes)
+## make kafkafaults      fill Kafka's disk under dual writes, revoke its credentials while both drivers run, and walk the table of outside changes; as root (10 minutes)
 kafkafaults: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -s tests/fault/kafka/test_full_disk.py tests/fault/kafka/test_revoked_login.py $(ARGS)
+	$(BIN)/python -m pytest -s tests/fault/kafka/test_full_disk.py tests/fault/kafka/test_revoked_login.py tests/fault/kafka/test_every_state.py tests/fault/kafka/test_permissions.py $(ARGS)
 
 ## make copykills         kill a streaming copy by Spark at random moments (KILLS=20)
 copykills: $(VENV)/.installed-dev

@@ -3,18 +3,21 @@ of a copy back is that of a topic that was deleted, or has expired. Real process
 """
 
 import json
+import subprocess
+import urllib.error
+import urllib.request
 from contextlib import closing
 
 import pytest
 
 from common.contract import Code, Message
-from common.kafka.base import END, NewKafkaTopic, ReaderOptions
+from common.kafka.base import END, NewKafkaTopic, ProducerOptions, ReaderOptions
 from common.kafka.connection import KafkaConnection
 from common.kafka.drivers import installed, open_driver
-from common.kafka.records import Partition
+from common.kafka.records import OutgoingRecords, Partition
 from kafka_bridge.copy_out.positions import position_group
 from tests.e2e.kafka.home import Sender
-from tests.e2e.running import RunningPenstock
+from tests.e2e.running import PENSTOCK, RunningPenstock
 from tests.services import require
 from tests.services.kafka import KafkaBrokers
 from tests.waiting import until
@@ -89,6 +92,36 @@ class Changing:
                 message = Message(topic=topic, id=name, key=name, body=b"b")
                 until(lambda message=message: sender.send(message)[0].code == Code.OK, f"{name} is OK", 60.0)
         return names
+
+    def produce(self, topic, prefix, count):
+        """Records of a writer beside the proxies; returns their ids."""
+        names = [f"{prefix}{number}" for number in range(count)]
+        producer = open_driver().producer(self.connection, ProducerOptions())
+        producer.partitions(topic)
+        values = [each.encode() for each in names]
+        headers = [[("penstock-id", each)] for each in values]
+        codes: list[int] = []
+        producer.produce(
+            OutgoingRecords([topic] * count, [0] * count, [1] * count, values, values, headers),
+            lambda results: codes.extend(results.codes),
+        )
+        assert producer.flush(30) and set(codes) == {0}
+        producer.close(10)
+        return names
+
+    def notes(self, name="kafka_bridge"):
+        """The faults and notes of a process' /readyz, as text."""
+        port = self.penstock.refresh()["ops"][name]
+        try:
+            page = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10))
+        except urllib.error.HTTPError as answer:
+            page = json.load(answer)
+        return str({**page["faults"], **page["notes"]})
+
+    def begin(self, command, topic):
+        """A command that waits."""
+        line = [*PENSTOCK, "migrate", command, topic, "--data", str(self.penstock.data)]
+        return subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
     def send_into(self, topic, prefix, partition):
         """Send messages until one of them is in that partition of Kafka."""
