@@ -15,14 +15,16 @@ from common.shared_reads import hidden_topic
 from tests.e2e.kafka.home import Sender
 from tests.fault.kafka.test_outages import Load, stored_ok
 from tests.fault.kafka.test_revoked_login import CLUSTERS, SEEN_S_MAX, TwoDrivers
+from tests.fault.kafka.test_shapes_and_positions import Changing
 from tests.services import require
 from tests.services.kafka import SCRAM_PASSWORD, SCRAM_USER
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 GROUP = "readers"
-OUT = {f"out-{name}": name for name in CLUSTERS}
-"""Topics of the engine that are copied to Kafka, and their clusters; SHARED are those that a group reads on both sides."""
+OUT, WRITTEN = ({f"{kind}-{name}": name for name in CLUSTERS} for kind in ("out", "written"))
+"""Topics of the engine that are copied to Kafka, and those that proxies write there, too, with their clusters; SHARED are
+those that a group reads on both sides."""
 SHARED = {f"both-{name}": name for name in CLUSTERS}
 
 
@@ -32,16 +34,19 @@ class RotatedLogin(TwoDrivers):
     def __init__(self, folder) -> None:
         super().__init__(folder)
         self.password, self.plain = folder / "password", KafkaConnection("main", (self.brokers.bootstrap,))
-        topics = [*OUT, *SHARED]
+        topics = [*OUT, *SHARED, *WRITTEN]
         with closing(open_driver().admin(self.plain)) as admin:
             assert admin.create_topics(dict.fromkeys(topics, NewKafkaTopic(1, 1))) == {}
             until(lambda: len(admin.topics(topics)) == len(topics), "the topics", 60.0)
-        for topic in topics:
+        for topic in (*OUT, *SHARED):
             self.penstock.run("topic", "create", topic, "--queues", "1")
         self.penstock.run("group", "create", GROUP, "--start", "latest")
         with closing(open_store((self.penstock.data / "config").as_uri())) as store:
             for topic, cluster in OUT.items():
                 store.put("copy_out", topic, {"cluster": cluster}, 0)
+            for topic, cluster in WRITTEN.items():
+                sides = {"queues": 1, "durability": "replicated", "secondary": f"kafka:{cluster}", "id_window_ms": 0}
+                store.put("topic", topic, sides, 0)
             for topic, cluster in SHARED.items():
                 entry = {"group": GROUP, "topic": topic, "cluster": cluster, "queues": 1, "made_ms": 1}
                 store.put("shared_read", hidden_topic(GROUP, topic), entry, 0)
@@ -83,8 +88,8 @@ class RotatedLogin(TwoDrivers):
     def copies_all(self, name) -> None:
         """Each copy brings a message that comes now to its other side, once."""
         with closing(Sender(self.penstock, self.application)) as sender:
-            before = {topic: self.kafka_end(topic) for topic in OUT}
-            for topic in OUT:
+            before = {topic: self.kafka_end(topic) for topic in (*OUT, *WRITTEN)}
+            for topic in before:
                 assert sender.send(Message(topic=topic, id=name, body=b"x"))[0].code == Code.OK
         for topic in SHARED:
             self.produce(topic, name)
@@ -92,6 +97,8 @@ class RotatedLogin(TwoDrivers):
             until(lambda hidden=hidden: self.ids(hidden).count(name) == 1, f"{name} in {hidden}", SEEN_S_MAX)
         for topic, end in before.items():
             until(lambda topic=topic, end=end: self.kafka_end(topic) > end, f"{name} in Kafka's {topic}", SEEN_S_MAX)
+
+    notes = Changing.notes
 
     def is_member(self, topic) -> bool:
         """Whether the group has a position in the topic: what is produced from then on is read."""
@@ -108,24 +115,30 @@ def is_out(client) -> bool:
     return False
 
 
-def test_a_password_that_is_changed_in_its_file_is_followed_by_every_connection_of_the_bridge(tmp_path):
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
     require(set(installed()) == set(DRIVERS), f"pip install {' '.join(DRIVERS)}")
-    with closing(RotatedLogin(tmp_path)) as both:
-        bridge = both.penstock.pids["kafka_bridge"]
-        for topic in SHARED:
-            until(lambda topic=topic: both.is_member(topic), f"{topic}: the group's position", SEEN_S_MAX)
-        both.copies_all("before")
-        for number in (1, 2):
-            loads = {topic: Load(both, topic, start=number * 1_000_000) for topic in CLUSTERS}
-            for load in loads.values():
-                load.wait_for(Code.OK, 20)
-            with closing(both.logged_in()) as former:
-                both.rotate(f"{SCRAM_PASSWORD} {number}")
-                until(lambda former=former: is_out(former), "logins by the former password to end", SEEN_S_MAX)
-            for load in loads.values():
-                load.wait_for(Code.OK, 50)
-            stored = {topic: stored_ok(load.stop()) for topic, load in loads.items()}
-            both.copies_all(f"after {number}")
-            for topic, wanted in stored.items():
-                until(lambda topic=topic, wanted=wanted: wanted <= {*both.ids(topic)}, f"{topic}: copy", SEEN_S_MAX)
-        assert both.penstock.pids["kafka_bridge"] == bridge, "without a restart"
+    made = RotatedLogin(tmp_path_factory.mktemp("rotated"))
+    for topic in SHARED:
+        until(lambda topic=topic: made.is_member(topic), f"{topic}: the group's position", SEEN_S_MAX)
+    yield made
+    made.close()
+
+
+def test_a_password_that_is_changed_in_its_file_is_followed_by_every_connection_of_the_bridge(both):
+    bridge = both.penstock.pids["kafka_bridge"]
+    both.copies_all("before")
+    for number in (1, 2):
+        loads = {topic: Load(both, topic, start=number * 1_000_000) for topic in CLUSTERS}
+        for load in loads.values():
+            load.wait_for(Code.OK, 20)
+        with closing(both.logged_in()) as former:
+            both.rotate(f"{SCRAM_PASSWORD} {number}")
+            until(lambda former=former: is_out(former), "logins by the former password to end", SEEN_S_MAX)
+        for load in loads.values():
+            load.wait_for(Code.OK, 50)
+        stored = {topic: stored_ok(load.stop()) for topic, load in loads.items()}
+        both.copies_all(f"after {number}")
+        for topic, wanted in stored.items():
+            until(lambda topic=topic, wanted=wanted: wanted <= {*both.ids(topic)}, f"{topic}: copy", SEEN_S_MAX)
+    assert both.penstock.pids["kafka_bridge"] == bridge, "without a restart"
