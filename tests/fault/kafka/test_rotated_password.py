@@ -142,3 +142,28 @@ def test_a_password_that_is_changed_in_its_file_is_followed_by_every_connection_
         for topic, wanted in stored.items():
             until(lambda topic=topic, wanted=wanted: wanted <= {*both.ids(topic)}, f"{topic}: copy", SEEN_S_MAX)
     assert both.penstock.pids["kafka_bridge"] == bridge, "without a restart"
+
+
+def test_a_login_that_is_revoked_is_told_by_every_copy_and_followed_by_all_once_it_is_given_back(both):
+    """The shared login is that of the last rotation."""
+    both.copies_all("before the end")
+    with closing(both.logged_in()) as former:
+        both.revoke()
+        until(lambda: is_out(former), "logins to end", SEEN_S_MAX)
+    sent = {topic: both.kafka_end(topic) for topic in (*OUT, *WRITTEN)}
+    with closing(Sender(both.penstock, both.application)) as sender:
+        for topic in sent:
+            assert sender.send(Message(topic=topic, id="meanwhile", body=b"x"))[0].code == Code.OK
+    for topic in SHARED:
+        both.produce(topic, "meanwhile")
+    for topic in (*OUT, *SHARED):
+        until(lambda topic=topic: topic in both.notes("kafka_bridge"), f"/readyz tells of {topic}", SEEN_S_MAX)
+    for topic in WRITTEN:
+        until(lambda topic=topic: topic in both.notes("producer_proxy"), f"/readyz tells of {topic}", SEEN_S_MAX)
+    both.rotate(both.password.read_text().rstrip())
+    for topic in SHARED:
+        hidden = hidden_topic(GROUP, topic)
+        until(lambda hidden=hidden: both.ids(hidden).count("meanwhile") == 1, f"the copy of {hidden}", SEEN_S_MAX)
+    for topic, end in sent.items():
+        until(lambda topic=topic, end=end: both.kafka_end(topic) > end, f"the copy of {topic}", SEEN_S_MAX)
+    both.copies_all("after the end")
