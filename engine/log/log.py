@@ -236,7 +236,7 @@ class Log:
         self.writer.durability.when_confirmed = when_confirmed
         self.start_offsets.load()
         self.retentions.load()
-        self.log_time.follow(self.follower.newest_ms)
+        self.log_time.follow(self.follower.newest_ms, is_stamped=self.follower.has_applied)
 
     def cease(self) -> None:
         """Take a master's bytes from now on, until the next `lead()`. Everything that this log had appended is synced.

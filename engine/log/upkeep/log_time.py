@@ -85,12 +85,16 @@ class LogTime:
         self._kept = next((value for key, value in records.progress(KEY) if key == KEY), b"")
         appender.stored_ms_min = newest_ms - (_VALUE.unpack(self._kept)[1] if len(self._kept) == _VALUE.size else 0)
 
-    def follow(self, newest_ms: int) -> None:
+    def follow(self, newest_ms: int, *, is_stamped: bool) -> None:
         """Go on after the last batch, which another node has stamped: no batch has a time below that one's.
 
         The start of this node, perhaps with an empty copy of an old log, has believed what the log had then.
+
+        Args:
+            is_stamped: the other node has stamped batches since this one last led. What this one had stamped then is no
+                bound: an operator may have accepted an earlier time there.
         """
-        self._appender.stored_ms_min = max(self._appender.stored_ms_min, newest_ms)
+        self._appender.stored_ms_min = newest_ms if is_stamped else max(self._appender.stored_ms_min, newest_ms)
         self._kept = next((value for key, value in self._records.progress(KEY) if key == KEY), b"")
         self.time.reach(newest_ms - (_VALUE.unpack(self._kept)[1] if len(self._kept) == _VALUE.size else 0))
 

@@ -54,6 +54,7 @@ class LogApply:
 
     Attributes:
         tail: takes most bytes, without an object per batch.
+        has_applied: bytes with a control batch came since the start, or since `go_on()`.
         syncer: knows the synced position.
     """
 
@@ -66,6 +67,7 @@ class LogApply:
         self.tail = LogTail(segments.active.header.log_id, appender)
         self._fired_from: int | None = NOT_NOTED
         self._leases_at_ms: int | None = None
+        self.has_applied = False
         self._env, self._batches, self._appender = env, batches, appender
         self._segments, self._roller = segments, roller
         self._view, self._catalogue, self._checkpoints = view, catalogue, checkpoints
@@ -93,7 +95,7 @@ class LogApply:
     def go_on(self, now_ms: int) -> None:
         """Continue after this log itself has appended, no batch with a later time than this; all that fired is marked."""
         self.fired.clear()
-        self._fired_from, self._leases_at_ms = NOT_NOTED, None
+        self._fired_from, self._leases_at_ms, self.has_applied = NOT_NOTED, None, False
         self.tail.newest_ms = max(self.tail.newest_ms, now_ms)
         self.tail.is_ready = False
 
@@ -156,7 +158,7 @@ class LogApply:
             now_ms = appender.id_time.now_ms()
             appender.ids.load(_sooner(entries, (newest_ms - now_ms) // 1000), now_ms)
             appender.index.checked += len(entries) // ID_ENTRY.size
-        self.tail.newest_ms = newest_ms
+        self.tail.newest_ms, self.has_applied = newest_ms, True
         end = active.base + at + len(data)
         appender.set_segment(active.file, appender.index, active.next_base, end, last_at, last_crc)
         try:

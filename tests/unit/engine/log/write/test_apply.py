@@ -62,6 +62,15 @@ def test_a_slave_knows_how_long_ago_the_state_of_leases_came_until_it_writes_its
     assert pair.slave.log.since_leases_ms() is None
 
 
+def test_a_clock_that_was_accepted_at_the_master_before_counts_at_the_next_one_which_had_stamped_later_times(pair):
+    appender = pair.slave.log.writer.appender
+    appender.stored_ms_min = pair.slave.env.now_ms() + DAY_MS
+    pair.master.log.put_progress([(b"\0other", b"1")])
+    pair.follow(Random(1))
+    pair.slave.log.lead(lambda position, call: call())
+    assert appender.stored_ms_min == pair.slave.log.follower.newest_ms == pair.master.env.now_ms()
+
+
 def test_a_slave_that_was_killed_knows_fired_timers_of_full_segments_that_no_mark_covers(pair):
     master = pair.master
     timer = Timer(NOW, 1, 0, 0, 0, 0, 0, 1, 1, 16, 0, b"\1" + bytes(16) + b"due").pack()
