@@ -10,7 +10,7 @@ SOURCES := $(shell find $(NATIVE) -name '*.p[yx][xdi]' -o -name '*.h')
 SOURCES += $(wildcard $(shell find $(NATIVE) -name '_*.pxd' | sed 's|/_\([^/]*\)\.pxd$$|/\1.py|'))
 ARGS ?=
 
-.PHONY: help run test lint native clients bench bench-alone bench-replicas peers peers-replicated lock wheel without-compiler fuzz sanitize simulate simulate-group mutants machines deb fresh powercut flips partitions nemesis flow floods outage bufferfaults switchover reconcile moves kafkafaults copykills sparkfaults sparkcluster bench-spark reconcileids rehearsals bench-kafka bench-cut slow clean
+.PHONY: help run test lint native clients bench bench-alone bench-replicas peers peers-replicated lock wheel without-compiler fuzz sanitize simulate simulate-group mutants machines deb fresh powercut flips partitions nemesis flow floods outage bufferfaults switchover reconcile moves kafkafaults copykills sparkfaults sparkcluster bench-spark reconcileids outside rehearsals bench-kafka bench-cut slow clean
 help:
 	@sed -n 's/^## //p' Makefile
 
@@ -156,6 +156,11 @@ slow: $(VENV)/.installed-dev clients
 ## make nemesis           strike a running group with replicas with every kind of fault, under load; as root (MINUTES=30 REPLICAS=2 SEED=…)
 nemesis: $(VENV)/.installed-dev
 	unshare --mount --propagation private $(BIN)/python -m tests.fault.nemesis --minutes $(or $(MINUTES),30) --replicas $(or $(REPLICAS),2) --seed $(or $(SEED),$(shell date +%s)) $(ARGS)
+
+## make outside           run the slow tests of what changes outside: plans over ZooKeeper, later records, disks of brokers (6 minutes)
+outside: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -m slow tests/fault/test_changed_zookeeper.py tests/fault/test_denied_coordination.py \
+	  tests/fault/test_changes_of_replicas.py $(ARGS)
 
 ## make flow              run large pulls of 350 consumers, then a crowd of slow readers, idle connections and strangers beside a live flow (SECONDS=600 CONSUMERS=350)
 flow: $(VENV)/.installed-dev

@@ -26,7 +26,7 @@ from tests.waiting import until
 PROXIES = ("producer_proxy", "consumer_proxy")
 RATE = 200.0
 KEYS = ("cluster", "replica", "controller")
-WAIT_S = 240.0
+WAIT_S = 60.0
 OTHER_VERSION = """\
 import runpy, sys
 import engine.link.frame
@@ -256,6 +256,7 @@ ERRORS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_slave_whose_disk_fails_or_is_read_only_costs_no_send_and_comes_back(tmp_path, slow_disk):
     environments = {"b": slow_disk.environment}
     with Configured(
@@ -282,6 +283,7 @@ def test_a_slave_whose_disk_fails_or_is_read_only_costs_no_send_and_comes_back(t
             load.end()
 
 
+@pytest.mark.slow
 def test_all_restart_on_full_disks_end_with_a_sentence_and_go_on_once_there_is_room(tmp_path):
     with mounted(tmp_path / "a", "128m") as first, mounted(tmp_path / "b", "128m") as second:
         data = {"a": first / "data", "b": second / "data"}

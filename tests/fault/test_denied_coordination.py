@@ -149,6 +149,7 @@ def test_what_is_denied_changes_no_master_and_is_told_and_given_back_all_goes_on
     load.finish().assert_clean()
 
 
+@pytest.mark.slow
 def test_a_record_of_a_later_version_is_followed_as_far_as_it_is_known_and_named_where_it_is_not(group, load, hand):
     load.wait_more(300)
     path = "/penstock/replication/groups/main/record"
