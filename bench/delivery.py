@@ -28,7 +28,7 @@ if "--twin" in sys.argv:
     os.environ["PENSTOCK_PURE"] = "1"
 
 from engine.config import LogConfig
-from engine.delivery.policy import DEFAULTS, KEY, GroupPolicy, Policies
+from engine.delivery.policy import DEFAULTS, KEY, Defaults, GroupPolicy, Policies
 from engine.env.real import RealEnv
 from engine.link.acknowledgement import AckRange, AckRanges
 from engine.link.codes import OK
@@ -50,7 +50,7 @@ ONE_TOPIC = PullScope(GROUP, {"t-0": QUEUES})
 KEYS, IN_FLIGHT = 10_000, 16
 
 
-class ByKey:
+class ByKey(Defaults):
     """Policy under which every group is in order by key."""
 
     generation = 0

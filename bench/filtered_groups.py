@@ -21,7 +21,7 @@ import time
 from bench.filters import message
 from engine.config import LogConfig
 from engine.delivery.delivery import Delivery
-from engine.delivery.policy import GroupPolicy
+from engine.delivery.policy import Defaults, GroupPolicy
 from engine.delivery.pull import PullRequest
 from engine.delivery.receipt import receipt_key
 from engine.delivery.settings import DeliverySettings
@@ -33,7 +33,7 @@ BATCH, STEP = 50, 500
 TICK_MS = 20
 
 
-class Filtered:
+class Filtered(Defaults):
     """Policies under which group i takes messages of type i."""
 
     generation = 1

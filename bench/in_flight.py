@@ -22,7 +22,7 @@ from bench.delivery import BODY, field
 from bench.servers import rss_bytes
 from engine.config import LogConfig
 from engine.delivery.delivery import Delivery
-from engine.delivery.policy import KEY, NONE, GroupPolicy
+from engine.delivery.policy import KEY, NONE, Defaults, GroupPolicy
 from engine.delivery.pull import PullRequest
 from engine.delivery.receipt import receipt_key
 from engine.env.real import RealEnv
@@ -35,7 +35,7 @@ WAYS = {"leases of 32": (32, NONE), "single leases": (1, NONE), "keys": (32, KEY
 BAR_MB = 200
 
 
-class Ordered:
+class Ordered(Defaults):
     """Policy with the same order for every group."""
 
     generation = 1
