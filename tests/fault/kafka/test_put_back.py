@@ -165,26 +165,3 @@ def test_a_copy_back_goes_on_by_itself_after_kafka_was_restarted_in_order(side):
     sent += side.send(TOPIC, "later", OTHERS)
     until(lambda: side.kafka_ids(TOPIC) == sorted(sent), "the copy back after the restart", COPIED_S_MAX)
     side.way(TOPIC, "rollback")
-
-
-def test_an_engine_that_was_put_back_before_its_cut_stops_the_soak_until_an_operators_word(side):
-    side.create(TOPIC)
-    side.write("earlier", EARLIER)
-    side.write_plan(TOPIC)
-    side.migrate("verify", TOPIC)
-    with side.penstock_away() as data:
-        side.keep(data)
-    side.write("lost", LOST)
-    side.way(TOPIC, "verify", "cut")
-    with side.penstock_away() as data:
-        side.put_back(data)
-    side.penstock.run("broker-group", "accept", "main")
-    side.send(TOPIC, "other", OTHERS)
-    told = side.migrate("soak", TOPIC, code=4)
-    assert (
-        f"topic shop queue 0: from offset {EARLIER} on the engine has not the records that were copied from Kafka"
-        in told
-    )
-    side.set_position(EARLIER)
-    side.way(TOPIC, "soak", "rollback")
-    assert side.ends(TOPIC)[0] >= EARLIER + LOST + OTHERS
