@@ -92,7 +92,10 @@ class ServerCertificate:
     def _load_checked(self) -> tuple[ssl.SSLContext, Validity]:
         if fault := secret_fault(Path(self._key), 1, "--tls-key"):
             raise OSError(fault)
-        return self._load()
+        context, validity = self._load()
+        if validity.ends_s < self._now_s() < self.validity.ends_s:
+            raise NotACertificate(f"it expired at {validity.end}")
+        return context, validity
 
     def _load(self) -> tuple[ssl.SSLContext, Validity]:
         context = server_context(self._certificate, self._key, self._client_ca)

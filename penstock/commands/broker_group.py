@@ -77,7 +77,7 @@ def row(instance: Instance, admin: Administrator, name: str, address: tuple[str,
 @click.argument("address", metavar="HOST:PORT[,…]")
 @force_option
 @output_option
-@instance_options()
+@instance_options("engine")
 def add(instance: Instance, name: str, address: str, force: bool, output: str) -> None:
     """Add group NAME with its engine, or its brokers, at HOST:PORT.
 
@@ -106,7 +106,7 @@ def set_command(instance: Instance, name: str, address: str, output: str) -> Non
 @click.argument("name")
 @force_option
 @output_option
-@instance_options()
+@instance_options("engine")
 def remove(instance: Instance, name: str, force: bool, output: str) -> None:
     """Remove group NAME. Exit code 4 when it has messages or does not answer."""
     with administration(instance, changes=True) as admin:

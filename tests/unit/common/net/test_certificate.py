@@ -119,6 +119,18 @@ def test_a_new_key_that_others_may_read_is_refused(files):
     assert files.shown() == text(files, "first")
 
 
+def test_an_expired_certificate_takes_the_place_of_an_expired_one_only(files):
+    make(files.folder, "second", days=1)
+    files.now_s = validity_of((files.folder / "second.pem").read_text()).ends_s + 1.0
+    files.put("second")
+    state = files.checked()
+    assert "expired at" in state and "the certificate loaded before is in use" in state
+    assert files.shown() == text(files, "first")
+    files.now_s = validity_of((files.folder / "first.pem").read_text()).ends_s + 1.0
+    files.checked()
+    assert files.shown() == text(files, "second")
+
+
 def test_the_end_is_noted_two_weeks_before_and_once_per_day(files, caplog):
     files.now_s = files.certificate.validity.ends_s - 15 * DAY_S
     assert files.checked() is True
