@@ -1,7 +1,9 @@
 """Groups that read a plan's topics in Kafka although the plan does not name them: found by asking Kafka itself.
 
-A group reads a topic when it has a position there, or a member has a partition of it. Kafka does not tell when a position was
-committed; it forgets those of a group without members after `offsets.retention.minutes`, 7 days by default.
+A group reads a topic when it has a position there, or a member has a partition of it. Of some groups with members Kafka, or
+the client, does not tell the partitions: of those that rebalance, of the newer protocol and of share groups by
+kafka-python. They may read any topic. Kafka does not tell when a position was committed; it forgets those of a group
+without members after `offsets.retention.minutes`, 7 days by default.
 """
 
 from collections.abc import Collection, Mapping
@@ -20,7 +22,7 @@ OWN_PREFIXES = (position_group(""), REHEARSALS)
 
 
 class UnnamedGroup(NamedTuple):
-    """Attributes: topics: of the plan, which it reads."""
+    """Attributes: topics: of the plan, which it reads; empty: not known."""
 
     name: str
     state: str
@@ -30,7 +32,8 @@ class UnnamedGroup(NamedTuple):
     def sentence(self) -> str:
         """What it does, in Kafka's words for its state."""
         what = "has positions, and no members now" if self.state.lower() in WITHOUT_MEMBERS else f"is {self.state}"
-        return f"group {self.name} reads {', '.join(self.topics)} in Kafka ({what})"
+        reads = f"reads {', '.join(self.topics)}" if self.topics else "has members, and may read any topic"
+        return f"group {self.name} {reads} in Kafka ({what})"
 
 
 class UnnamedGroups(NamedTuple):
@@ -52,6 +55,12 @@ def unnamed_groups(kafka: GroupAdmin, topics: Mapping[str, int], named: Collecti
     asked = names[:GROUPS_MAX]
     reads = {name: {each.topic for each in found} for name, found in kafka.committed_on(asked, topics).items()}
     at_work = [name for name in asked if states[name].lower() not in WITHOUT_MEMBERS and name not in reads]
-    reads |= {name: found & {*topics} for name, found in kafka.subscribed(at_work).items()}
-    found = tuple(UnnamedGroup(name, states[name], tuple(sorted(reads[name]))) for name in sorted(reads) if reads[name])
+    subscribed = {name: found for name, found in kafka.subscribed(at_work).items() if found}
+    reads |= {name: found & {*topics} for name, found in subscribed.items()}
+    unknown = {*at_work} - {*subscribed}
+    found = tuple(
+        UnnamedGroup(name, states[name], tuple(sorted(reads.get(name, ()))))
+        for name in sorted({*reads, *unknown})
+        if reads.get(name) or name in unknown
+    )
     return UnnamedGroups(found, len(names) - len(asked))

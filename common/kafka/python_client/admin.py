@@ -123,8 +123,9 @@ class PythonAdmin(ClusterAdmin):
     def groups(self) -> dict[str, str]:
         with translated(self._cluster):
             found = self._client.list_groups()
-        # An application's group has no protocol as long as it only has positions; others are of connectors or queues.
-        return {each["group_id"]: each["group_state"] for each in found if each["protocol_type"] in ("", "consumer")}
+        # An application's group has no protocol as long as it only has positions; others are of connectors.
+        kinds = ("", "consumer", "share")
+        return {each["group_id"]: each["group_state"] for each in found if each["protocol_type"] in kinds}
 
     def committed(
         self, group: str, partitions: Collection[Partition] | None = None
