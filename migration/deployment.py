@@ -7,6 +7,7 @@ facts show what another writer has done.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 from common.admin.administrator import Administrator
 from common.config.applying import laggards
@@ -200,7 +201,7 @@ class Deployment:
                 found[name], faults=source_faults(rows), copied_ends=tuple(each.end for each in rows),
                 copied_firsts=tuple(each.sources[0].first if each.sources else 0 for each in rows),
                 copied_in=tuple(positions[Partition(name, n)] for n in range(topic.queues)) if known else (),
-                uncopied=self._tails.uncopied(name, positions) if known and self._tails is not None else (),
+                **self._uncopied(name, positions, found[name].losses) if known and self._tails is not None else {},
             )  # fmt: skip
             is_moved = topics[name].is_moved and self._plan.recipe == MIRROR
             if known and not found[name].secondary and (is_moved or found[name].home == IN_KAFKA):
@@ -225,6 +226,12 @@ class Deployment:
         if with_tails and self._plan.recipe == DOUBLE_READ:
             self._checks.read_last(seen.partitions(asked))
         return {name: replace(each, tail=tails.get(name, "")) for name, each in found.items()}
+
+    def _uncopied(self, name: str, positions: Mapping[Partition, int], losses: Mapping[int, str]) -> dict[str, Any]:
+        """Facts about the next records of copies that stand."""
+        assert self._tails is not None
+        unstorable = self._tails.unstorable(name, positions)
+        return {"uncopied": self._tails.uncopied(name, positions), "losses": {**unstorable, **losses}}
 
     def _from_kafka(
         self, topic: TopicFacts, definition: TopicDefinition | None, seen: SourcesSeen,

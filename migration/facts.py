@@ -63,7 +63,8 @@ class TopicFacts:
         faults: why the copy cannot go on or cannot be trusted, one sentence each.
         foreign: why the topic in Kafka is not the one that these figures belong to; empty: it is, or it was not asked for.
         kafka_id: of the topic in Kafka whose ends these are; empty: it does not exist, or was not asked for.
-        losses: by partition, why its copy stands still although the topic is the same one: Kafka has lost records.
+        losses: by partition, why its copy stands still although the topic is the same one: Kafka has lost records, or the
+            engine cannot store the next one.
         tail: why what was copied last is not on the other side any more; empty: it is, or it was not asked for.
         uncopied: per partition whose next record is known to be one that the copy lacks: its number and that offset.
         policy: of the topic in Kafka, such as "delete"; empty: it was not asked for.

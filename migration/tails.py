@@ -13,6 +13,8 @@ from common.kafka.base import PartitionReader
 from common.kafka.copy_mark import is_copy_of
 from common.kafka.errors import KafkaFault
 from common.kafka.records import Partition, Records
+from kafka_bridge.copy_in.core import unstorable
+from kafka_bridge.copy_in.messages import storing_fault
 
 WAIT_S = 1.0
 
@@ -32,6 +34,7 @@ class CopyTails:
         self._reader: PartitionReader | None = None
         self._before: dict[Partition, int] = {}
         self._passed: dict[Partition, tuple[int, int, bool]] = {}
+        self._faults: dict[Partition, str] = {}
 
     def passed(
         self, copied: Mapping[Partition, int], ends: Mapping[Partition, int], places: Mapping[Partition, EnginePlace]
@@ -69,6 +72,17 @@ class CopyTails:
             if each.topic == topic and is_record and positions.get(each) == reached
         )
 
+    def unstorable(self, topic: str, positions: Mapping[Partition, int]) -> dict[int, str]:
+        """By partition, the sentence about the next record where the engine cannot store it."""
+        lacked = [number for number, _ in self.uncopied(topic, positions)]
+        return {number: told for number in lacked if (told := self.fault_at(Partition(topic, number)))}
+
+    def fault_at(self, partition: Partition) -> str:
+        """Why a copy stands before the record that was read last; empty: the engine can store it, or there is none."""
+        _, reached, is_record = self._passed.get(partition, (0, 0, False))
+        fault = self._faults.get(partition, "") if is_record else ""
+        return unstorable(partition, reached, fault, partition.topic) if fault else ""
+
     def _read(
         self, wanted: dict[Partition, int], ends: Mapping[Partition, int], places: Mapping[Partition, EnginePlace]
     ) -> None:
@@ -94,9 +108,10 @@ class CopyTails:
                 if each not in wanted:
                     continue
                 begun = self._passed[each][0]
-                first = _first_to_copy(fetched, places[each])
-                is_record = first is not None
-                reached = fetched.next_offset if first is None else first
+                index = _first_to_copy(fetched, places[each])
+                is_record = index is not None
+                reached = fetched.next_offset if index is None else fetched.offsets[index]
+                self._faults[each] = "" if index is None else storing_fault(fetched, index)
                 self._passed[each] = (begun, reached, is_record)
                 if is_record or reached >= ends[each]:
                     del wanted[each]
@@ -108,8 +123,8 @@ class CopyTails:
 
 
 def _first_to_copy(fetched: Records, place: EnginePlace) -> int | None:
-    """The offset of the first record that a copier does not leave out; None: there is none."""
-    for index, offset in enumerate(fetched.offsets):
+    """The index of the first record that a copier does not leave out; None: there is none."""
+    for index in range(len(fetched.offsets)):
         if not is_copy_of(*place, fetched.headers[index], fetched.keys[index], fetched.values[index]):
-            return offset
+            return index
     return None

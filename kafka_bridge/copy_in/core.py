@@ -20,6 +20,12 @@ BATCH_BYTES_MAX = 1 << 20
 LEFT_OUT = "leave it out by `penstock kafka accept {topic} --partition {number} --skip {offset} --reason TEXT`"
 
 
+def unstorable(partition: Partition, offset: int, fault: str, topic: str, remedy: str = LEFT_OUT) -> str:
+    """The sentence about a record that the engine cannot store. Args: topic: of the engine."""
+    where = f"kafka topic {quoted(partition.topic)} partition {partition.number} offset {offset:,}"
+    return f"{where}: {fault}: {remedy.format(topic=topic, number=partition.number, offset=offset)}"
+
+
 class Begin(NamedTuple):
     """The queue has no source: accept it with this first offset."""
 
@@ -157,13 +163,7 @@ class PartitionCopy:
             self.skipped += packed.skipped
             if packed.fault and not packed.copied:
                 offset = records.offsets[packed.following]
-                self.fault = (
-                    f"kafka topic {quoted(self.partition.topic)} partition {self.partition.number} offset {offset:,}: "
-                    f"{packed.fault}: "
-                    + self._remedy.format(
-                        topic=self._target.topic.decode(), number=self.partition.number, offset=offset
-                    )
-                )
+                self.fault = unstorable(self.partition, offset, packed.fault, self._target.topic.decode(), self._remedy)
                 return None
             if packed.following == len(records.offsets):
                 self._fetched.popleft()

@@ -20,7 +20,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from common.ids import ID_SIZE, assigned_at_ms
-from common.kafka.records import NO_TIMESTAMP, Headers
+from common.kafka.records import NO_TIMESTAMP, Headers, Records
 from engine.link.produce import RESERVED_PREFIX
 from kafka_bridge.copy_in.foreign_headers import encode_headers
 from kafka_bridge.mapping import ID_HEADER, TAG_HEADER
@@ -97,6 +97,18 @@ def message_of(
     texts += [_map(properties)] if properties else []
     texts += [_text(_ID, own_id)] if own_id is not None else []
     return CopiedMessage(b"".join(texts) + b"\0", assigned)
+
+
+def storing_fault(records: Records, index: int) -> str:
+    """Why the engine cannot store this record; empty: it can."""
+    try:
+        message_of(
+            b"", RecordPlace(b"", 0, 0), records.timestamps[index], records.keys[index], records.values[index],
+            records.headers[index],
+        )  # fmt: skip
+    except ForeignRecordTooLarge as fault:
+        return str(fault)
+    return ""
 
 
 def message_key(key: bytes | None) -> bytes | None:

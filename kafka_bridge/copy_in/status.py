@@ -7,8 +7,9 @@ from typing import NamedTuple
 from common.kafka.base import EARLIEST, END, STABLE_END, ClusterAdmin, KafkaTopic, PartitionReader
 from common.kafka.records import Partition
 from engine.link.copy import SourceState
-from kafka_bridge.copy_in.core import Begin, Halt, PartitionBounds, first_step
+from kafka_bridge.copy_in.core import Begin, Halt, PartitionBounds, first_step, unstorable
 from kafka_bridge.copy_in.last_copied import LastCopied
+from kafka_bridge.copy_in.messages import storing_fault
 from kafka_bridge.source_identity import source_of
 
 TO_BE_COPIED = "records are to be copied"
@@ -109,24 +110,33 @@ def without_last_copied(
 
 
 def with_records_left(
-    reader: PartitionReader, positions: Mapping[Partition, int], ends: Mapping[Partition, int], wait_s: float
-) -> set[Partition]:
+    reader: PartitionReader,
+    positions: Mapping[Partition, int],
+    ends: Mapping[Partition, int],
+    wait_s: float,
+    topic: str,
+) -> dict[Partition, str]:
     """The partitions that have committed records from their position on; others have nothing that could be copied.
 
-    Offsets alone do not tell: control records, aborted ones and gaps have offsets, too.
+    Each with the sentence about its first record where the engine cannot store that. Offsets alone do not tell: control
+    records, aborted ones and gaps have offsets, too.
 
     Args:
         ends: up to where it is read. What was not read within `wait_s` counts as left.
+        topic: of the engine.
     """
     if not positions:
-        return set()
+        return {}
     reader.assign(positions)
-    open_ones, left = {each for each, at in positions.items() if at < ends[each]}, set()
+    open_ones: set[Partition] = {each for each, at in positions.items() if at < ends[each]}
+    left: dict[Partition, str] = {}
     until_s = time.monotonic() + wait_s
     while open_ones and time.monotonic() < until_s:
         for records in reader.poll(0.2):
-            if any(offset < ends[records.partition] for offset in records.offsets):
-                left.add(records.partition)
+            each = records.partition
+            if each not in left and records.offsets and records.offsets[0] < ends[each]:
+                fault = storing_fault(records, 0)
+                left[each] = unstorable(each, records.offsets[0], fault, topic) if fault else ""
         read = {each for each, at in reader.positions().items() if at >= ends[each]}
-        open_ones -= read | left
-    return left | open_ones
+        open_ones -= read | {*left}
+    return dict.fromkeys(open_ones, "") | left

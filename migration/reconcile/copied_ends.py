@@ -21,8 +21,8 @@ def wait_for_copies(
 ) -> None:  # fmt: skip
     """Block until the copies of topics at home in Kafka have its committed records of now, or those before `to_ms`.
 
-    Raises PlanRefused when a copy gets no further for `stall_s`. Topics that proxies write to both sides, or that have
-    moved, have no such copy.
+    Raises PlanRefused when a copy stands before a record that the engine cannot store, or gets no further for `stall_s`.
+    Topics that proxies write to both sides, or that have moved, have no such copy.
     """
     topics = [
         CopiedTopic(each.name, each.made_ms, each.queues)
@@ -47,6 +47,8 @@ def _wait(
             f"the copies lack {total:,} records that Kafka had when the comparison began, most of them of {worst.topic} "
             f"partition {worst.number}"
         )
+        if fault := next(filter(None, map(tails.fault_at, lacks)), ""):
+            raise PlanRefused(f"{told}: {fault}")
         if now_s - since_s > stall_s:
             raise PlanRefused(f"{told}, and have stood for {stall_s:g} s: see `penstock migrate status`")
         if not is_told:

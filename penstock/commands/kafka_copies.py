@@ -119,12 +119,13 @@ def status(instance: Instance, copy: CopyDefinitionFound) -> list[PartitionStatu
         return found
     try:
         with closing(driver_of(copy.cluster).reader(connection(copy.cluster), ReaderOptions())) as reader:
-            left = with_records_left(reader, positions, ends, READ_S)
+            left = with_records_left(reader, positions, ends, READ_S, copy.topic.name)
             lost = without_last_copied(reader, last, side, READ_S)
     except KafkaFault as fault:
         raise CommandError(str(fault), UNAVAILABLE) from fault
     done = {each.number for each in positions if each not in left}
-    told = {each.number: last[each].loss(copy.topic.name, each) for each in lost}
+    told = {each.number: fault for each, fault in left.items() if fault}
+    told |= {each.number: last[each].loss(copy.topic.name, each) for each in lost}
     found = [each._replace(behind=0, waits_for="") if each.partition in done else each for each in found]
     return [each._replace(waits_for=told.get(each.partition, each.waits_for)) for each in found]
 

@@ -247,6 +247,7 @@ def test_a_record_after_the_cut_is_found_in_kafka_itself_while_no_bridge_runs(mi
     mirror.tails = SimpleNamespace(
         passed=lambda copied, ends, places: dict(copied),
         uncopied=lambda topic, positions: ((1, late),) if topic == "pay" else (),
+        unstorable=lambda topic, positions: {},
     )
     refused(
         mirror, "retire", f"pay partition 1: the record at offset {late} came to Kafka after the cut and is not copied"

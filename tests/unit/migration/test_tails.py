@@ -64,6 +64,16 @@ def test_a_stalled_copy_has_passed_what_holds_no_record_and_stops_at_the_first_o
     assert reader.assigned == [{ONE: 10, TWO: 10}], "it is read once"
 
 
+def test_a_record_that_the_engine_cannot_store_is_told_once_the_copy_stands_before_it(reader):
+    reader.headers = {13: (("h", b"x" * 40_000),)}
+    tails = CopyTails(lambda: reader)
+    passed(tails, 10, 10)
+    assert tails.unstorable("t", {ONE: 10, TWO: 10}) == {}
+    assert passed(tails, 10, 10) == (12, 13)
+    (told,) = tails.unstorable("t", {ONE: 12, TWO: 13}).values()
+    assert "partition 1 offset 13: its headers and its key need 40," in told and "kafka accept t " in told
+
+
 def test_a_copy_that_moves_or_is_at_the_end_is_not_read(reader):
     tails = CopyTails(lambda: reader)
     for at in range(5):

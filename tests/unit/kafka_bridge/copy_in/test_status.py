@@ -86,9 +86,21 @@ def test_offsets_before_an_end_count_as_left_only_where_there_are_records():
     reader = MemoryKafkaDriver(kafka).reader(None, ReaderOptions())
     full, read, beyond = (Partition("orders", number) for number in range(3))
     positions, ends = {full: 1, read: 3, beyond: 2}, {full: 3, read: 3, beyond: 2}
-    assert with_records_left(reader, positions, ends, 5.0) == {full}
-    assert with_records_left(reader, {full: 3}, {full: 9}, 0.01) == {full}, "what was not read counts as left"
-    assert with_records_left(reader, {}, {}, 0.01) == set()
+    assert with_records_left(reader, positions, ends, 5.0, "orders") == {full: ""}
+    assert with_records_left(reader, {full: 3}, {full: 9}, 0.01, "orders") == {full: ""}, "not read counts as left"
+    assert with_records_left(reader, {}, {}, 0.01, "orders") == {}
+
+
+def test_a_next_record_that_the_engine_cannot_store_is_what_a_copy_waits_for():
+    kafka, partition = MemoryKafka(orders=1), Partition("orders", 0)
+    kafka.add("orders", 0, b"a")
+    kafka.add("orders", 0, b"large", headers=[("h", b"x" * 40_000)])
+    kafka.add("orders", 0, b"c")
+    reader = MemoryKafkaDriver(kafka).reader(None, ReaderOptions())
+    (told,) = with_records_left(reader, {partition: 1}, {partition: 3}, 5.0, "shop.orders").values()
+    assert told.startswith('kafka topic "orders" partition 0 offset 1: its headers and its key need 40,001 bytes')
+    assert "penstock kafka accept shop.orders --partition 0 --skip 1" in told
+    assert with_records_left(reader, {partition: 0}, {partition: 3}, 5.0, "shop.orders") == {partition: ""}
 
 
 def test_another_record_in_the_place_of_the_one_that_was_copied_last_is_told():

@@ -38,6 +38,14 @@ def test_a_copy_that_stands_refuses_the_comparison(both):
         wait_for_copies(both.admin, both.engine, [both.definition], None, both.open_reader, print, stall_s=0.1)
 
 
+def test_a_copy_that_stands_before_a_record_that_the_engine_cannot_store_refuses_at_once(both):
+    both.add(1)
+    both.cluster.add(both.name, 0, b"large", headers=[("h", b"x" * 40_000)])
+    both.copy()
+    with pytest.raises(PlanRefused, match=r"partition 0 offset 1: its headers and its key need 40,.* --skip 1 "):
+        wait_for_copies(both.admin, both.engine, [both.definition], None, both.open_reader, print, stall_s=60.0)
+
+
 def test_records_after_the_end_of_the_span_and_topics_on_both_sides_are_not_waited_for(both):
     both.add(3)
     both.next, kept = 0, both.cluster.partitions[both.name][0][2:]
