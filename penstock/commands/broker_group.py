@@ -1,5 +1,6 @@
 """`penstock broker-group`: the broker groups of a cluster and their engines."""
 
+import socket
 from typing import Any
 
 import click
@@ -16,6 +17,7 @@ from penstock.commands.engines import CommandLink, named
 from penstock.commands.exits import CONFLICT, NOT_FOUND, CommandError, CommandGroup
 from penstock.commands.instance import Instance, administration, instance_options
 from penstock.commands.output import output_option, show_one, show_rows
+from penstock.commands.replicas import coordination_of
 
 COLUMNS = ("name", "address", "writes", "engine", "position", "recorded_at")
 WIDE_COLUMNS = (*COLUMNS, "log_id")
@@ -93,13 +95,40 @@ def add(instance: Instance, name: str, address: str, force: bool, output: str) -
 @command.command("set")
 @click.argument("name")
 @click.argument("address", metavar="HOST:PORT[,…]")
+@click.option("--force", is_flag=True, help="Do it though the group's master is not among them.")
 @output_option
 @instance_options()
-def set_command(instance: Instance, name: str, address: str, output: str) -> None:
-    """Change where the engine of group NAME is. The proxies check that it is the same engine."""
+def set_command(instance: Instance, name: str, address: str, force: bool, output: str) -> None:
+    """Change where the engine, or the brokers, of group NAME are. The proxies check that it is the same engine.
+
+    Exit code 4 when the master of a group with replicas is not among them.
+    """
     with administration(instance, changes=True) as admin:
+        if not force:
+            _check_master(instance, name, address)
         made = broker_group_verbs.set_address(admin, name, address)
     show_one({"name": made.name, "address": made.address}, output)
+
+
+def _check_master(instance: Instance, name: str, address: str) -> None:
+    """Without the master's address the proxies would reach no broker that takes messages."""
+    with coordination_of(instance) as coordination:
+        found, brokers = coordination.record(name), coordination.brokers(name)
+    master = brokers.get(found.record.master) if found is not None else None
+    if found is None or master is None or _resolved(master.address) in map(_resolved, address.split(",")):
+        return
+    raise CommandError(
+        f"broker group {name}: its master {found.record.master} is at {master.address}, which is not among the addresses: "
+        "name all of its brokers, or use --force", CONFLICT,
+    )  # fmt: skip
+
+
+def _resolved(address: str) -> tuple[str, str]:
+    host, _, port = address.strip().rpartition(":")
+    try:
+        return socket.gethostbyname(host), port
+    except OSError:
+        return host, port
 
 
 @command.command()

@@ -1,11 +1,14 @@
 """`penstock broker-group`: guards, records and the audit journal, against engines that the test makes up."""
 
 import json
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
+from common.cluster.coordination import Registration
 from engine.client.dial import Hello
 from penstock.__main__ import cli
 
@@ -127,3 +130,15 @@ def test_of_several_brokers_the_one_that_leads_is_asked(run, engines):
     shown = {row["name"]: row for row in json.loads(run("broker-group", "list", "--output", "json").output)}
     assert (shown["g3"]["address"], shown["g3"]["engine"]) == ("10.0.0.4:9702", "answers")
     assert "broker group g3 has messages" in run("broker-group", "remove", "g3", code=4).output
+
+
+def test_set_refuses_addresses_without_that_of_the_master(run, monkeypatch):
+    brokers = {"a": Registration(1, "127.0.0.1:9702"), "b": Registration(2, "localhost:9703")}
+    group = SimpleNamespace(
+        record=lambda name: SimpleNamespace(record=SimpleNamespace(master="b")), brokers=lambda name: brokers
+    )
+    monkeypatch.setattr("penstock.commands.broker_group.coordination_of", lambda instance: nullcontext(group))
+    refused = run("broker-group", "set", "g1", "127.0.0.1:9702", code=4).stderr
+    assert "its master b is at localhost:9703" in refused and "--force" in refused
+    run("broker-group", "set", "g1", "127.0.0.1:9702,127.0.0.1:9703")
+    run("broker-group", "set", "g1", "127.0.0.1:9702", "--force")
