@@ -169,8 +169,12 @@ class BucketedStore(ConfigStore):
 
     def _missing(self, kind: str, index: Index) -> list[int]:
         """Numbers of the buckets that the index names, and that are not there."""
-        found = self.found_buckets(kind)
+        found = self.bucket_numbers(kind)
         return [number for number, revision in enumerate(index.revisions) if revision and number not in found]
+
+    def bucket_numbers(self, kind: str) -> set[int]:
+        """Of the buckets that are there, also of those that this user may not read."""
+        return set(self.found_buckets(kind))
 
     def _put_round(self, kind: str, left: dict[str, Change], versions: dict[str, int], seen: Seen) -> None:
         """Commit groups of buckets until another writer interferes, moving names from `left` to `versions`."""

@@ -129,9 +129,12 @@ class ZooKeeperStore(BucketedStore):
             raise StoreDamaged(BUCKET_MISSING.format(self._path(kind, f"{missing[0]:03d}")))
 
     def found_buckets(self, kind: str) -> dict[int, bytes]:
+        return self._get_buckets(kind, sorted(self.bucket_numbers(kind)))
+
+    def bucket_numbers(self, kind: str) -> set[int]:
         path = self._path(kind)
         names = self._ask_quietly(lambda: self._client.get_children_async(path), zk.NoNodeError) or []
-        return self._get_buckets(kind, sorted(int(name) for name in names if name.isdigit()))
+        return {int(name) for name in names if name.isdigit()}
 
     @property
     def access_fault(self) -> str:

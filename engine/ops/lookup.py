@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable
 from functools import partial
 
-from common.net.limits import UNREAD_BYTES_MAX
 from engine.link import layout
 from engine.link.integers import U32
 from engine.link.pieces import PIECE
@@ -27,6 +26,8 @@ TIME_MAX = 1 << 62
 POSITION_MAX = (1 << 63) - 1
 RUNNING_MAX = 64
 """Searches that wait for the thread, each for a quarter of a second at most."""
+LOOK_UP_UNREAD_MAX = 64 << 20
+"""Output of a link above which it is closed in place of an answer: all that run may have begun before the first one."""
 
 
 class LookUps:
@@ -83,7 +84,7 @@ class LookUps:
         if search.is_cancelled:
             return
         self._waiting.remove(peer, request_id)
-        if peer.backlog > UNREAD_BYTES_MAX:  # RUNNING_MAX searches may have begun before the first answer was queued
+        if peer.backlog > LOOK_UP_UNREAD_MAX:
             peer.close("it does not read its answers to LOOK_UP")
             return
         if search.error:

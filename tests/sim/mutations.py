@@ -226,8 +226,8 @@ _DELIVERY = (
     Mutant(
         "leases begin below the floor of a reset",
         "engine.delivery.leases",
-        "        self._start_ms, self.first = _start(stored, wall_ms())\n",
-        '        self._start_ms, self.first = _start(b"", wall_ms())\n',
+        "        self._start_ms, self.first = _start(stored, wall_ms(), since_ms)\n",
+        '        self._start_ms, self.first = _start(b"", wall_ms(), since_ms)\n',
         (("        if number > self.last:\n", "        if number < 0:\n"),),
     ),
     Mutant(
