@@ -90,11 +90,14 @@ def struck(world, moment, strike):
 
 
 def again(world, command):
-    """Run it, and once more where a fence of before the change has ended meanwhile."""
+    """Run it, and once more where a fence of before the change has ended meanwhile, or has to be lifted still."""
     try:
         go(world, command)
     except PlanRefused as refusal:
-        assert "begin again" in str(refusal)
+        assert "begin again" in str(refusal) or "use resume" in str(refusal)
+        if "use resume" in str(refusal):
+            with suppress(PlanRefused):  # it lifts the fence, and tells once more why the course was given up
+                world.run().resume()
         go(world, command)
 
 

@@ -127,7 +127,7 @@ def test_a_kafka_that_was_put_back_while_the_bridge_was_stopped_stops_the_cut_un
     assert f"{LOST} ids differ" in compared and "the plan is not verified" in compared
     side.penstock.run("kafka", "accept", TOPIC, "--partition", "0", "--start", str(EARLIER), "--reason", "put back")
     until(lambda: side.row(TOPIC)["copied"] == EARLIER + OTHERS, "the copy of the others", COPIED_S_MAX)
-    side.migrate("verify", TOPIC, "--from", str(since_ms))
+    side.migrate("verify", TOPIC, "--from", f"@{since_ms}")
     side.way(TOPIC, "cut")
     assert side.row(TOPIC)["engine_end"] == EARLIER + LOST + OTHERS
 
