@@ -161,7 +161,8 @@ class Ensemble:
             server.stop()
 
     def become_majority(self) -> None:
-        """Start the two again, and return when all serve."""
+        """Start the two again, also those that have not ended, and return when all serve."""
+        self.become_minority()
         self._launch(self._servers[1:])
 
     def _launch(self, servers: Iterable[ZooKeeper]) -> None:
