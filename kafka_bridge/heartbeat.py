@@ -41,7 +41,7 @@ class Heartbeat:
 
     @property
     def fault(self) -> str:
-        """What it waits for, and for how long; empty: it goes on, or rests."""
+        """A sentence about what it waits for and since when; empty: it works, or has nothing to do."""
         last = self._last
         if last is None or (silent_s := self._now_s() - last.at_s) < last.allowed_s:
             return ""

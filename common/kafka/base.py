@@ -202,7 +202,7 @@ class PartitionReader(ABC):
     @property
     @abstractmethod
     def interruptions(self) -> int:
-        """How often its connections to the cluster have ended so far.
+        """The number of its connections to the cluster that have ended.
 
         Over one connection a partition only grows. Behind the next one a cluster may have been put back to an older copy of
         its data, and have other records at offsets that were read before. It counts before poll() returns anything that

@@ -78,7 +78,7 @@ class ProgressLog(Protocol):
         """All (key, value) whose key has the prefix, in key order."""
 
     def since_leases_ms(self) -> int | None:
-        """How long ago the state of leases was written that another node has made; None: this node has not seen it come."""
+        """Milliseconds since the master's state of leases came to this node; None: it has not come."""
 
 
 class ReadableLog(Protocol):

@@ -214,7 +214,7 @@ class OutCopier:
         self, engine: EngineReads, topic: KafkaTopic, places: Mapping[int, EngineTopic], positions: Mapping[int, int],
         committed: Mapping[Partition, CommittedPosition], clients: TurnClients,
     ) -> None:  # fmt: skip
-        """Raise TailDiffers where one side has not what was copied last. A log that nobody restarts only grows."""
+        """Raise TailDiffers where a side lacks what was copied last. Once per start of the engines: a running log only grows."""
         if engine.starts and engine.starts == self._checked:
             return
         cut = engine.cut if engine.cut is not None and engine.cut.kafka_topic_id == str(topic.id) else None

@@ -138,7 +138,7 @@ def _copied_in(records: Records, place: EngineTopic) -> list[MarkedMessage]:
 
 
 def set_position(group: str, partition: Partition, at: int) -> str:
-    """What an operator does about messages of the engine that would not be copied."""
+    """The remedy, for a sentence: the operator sets the position, so that the messages are copied."""
     return (
         f"copy these by setting the position of group {group} in partition {partition.number} to {at}, by Kafka's own tool; "
         "what is in Kafka only `penstock migrate verify --all` shows then"

@@ -18,7 +18,7 @@ REMEDY = "it stays in Kafka: give the group a position after it there, by Kafka'
 
 
 class CopiedNote(NamedTuple):
-    """What is committed with a position: up to where the engine had copied the partition then.
+    """The note of a committed position: the end of what the engine had copied of the partition then.
 
     Attributes:
         log_id, topic_id: of the engine.
@@ -104,7 +104,7 @@ class SharedPartition:
 
     @property
     def note(self) -> str:
-        """What to commit with the position: up to where the engine has copied the partition."""
+        """The note to commit with the position: the end of what the engine has copied of the partition."""
         return str(CopiedNote(self.log_id, self._copy.topic_id, self._copy.next)) if self._copy is not None else ""
 
     def begin(self, source: ForeignSource, state: SourceState, target: PackTarget) -> None:

@@ -78,15 +78,22 @@ def judge(store: RedisStore, promised: list[int]) -> None:
         assert mine == sorted(mine)
 
 
-@pytest.mark.parametrize("layout", ["streams", "lists"])
-def test_a_sentinel_fail_over_is_lived_through(tmp_path, layout):
+@contextmanager
+def watched_master(folder):
+    """A master, its replica that has all, and a Sentinel that knows both."""
     with (
-        RedisServer(tmp_path / "a") as master,
-        RedisServer(tmp_path / "b", {"replicaof": f"127.0.0.1 {master.port}"}) as replica,
-        Sentinel(tmp_path / "s", master) as sentinel,
+        RedisServer(folder / "a") as master,
+        RedisServer(folder / "b", {"replicaof": f"127.0.0.1 {master.port}"}) as replica,
+        Sentinel(folder / "s", master) as sentinel,
     ):
         wait_until(lambda: replica.client().info("replication")["master_link_status"] == "up", 20)
         wait_until(lambda: sentinel.client().execute_command("SENTINEL", "REPLICAS", "buffers"), 20)
+        yield master, replica, sentinel
+
+
+@pytest.mark.parametrize("layout", ["streams", "lists"])
+def test_a_sentinel_fail_over_is_lived_through(tmp_path, layout):
+    with watched_master(tmp_path) as (master, _, sentinel):
         store = opened(f"sentinel://127.0.0.1:{sentinel.port}/buffers?layout={layout}")
         promised = put_through(store, 0, 300)
         master.stop()
@@ -102,13 +109,7 @@ def buffered_at(server: RedisServer) -> int:
 
 
 def test_a_master_that_sentinels_have_replaced_is_left_while_it_still_takes_writes(tmp_path):
-    with (
-        RedisServer(tmp_path / "a") as master,
-        RedisServer(tmp_path / "b", {"replicaof": f"127.0.0.1 {master.port}"}) as replica,
-        Sentinel(tmp_path / "s", master) as sentinel,
-    ):
-        wait_until(lambda: replica.client().info("replication")["master_link_status"] == "up", 20)
-        wait_until(lambda: sentinel.client().execute_command("SENTINEL", "REPLICAS", "buffers"), 20)
+    with watched_master(tmp_path) as (master, replica, sentinel):
         store = opened(f"sentinel://127.0.0.1:{sentinel.port}/buffers")
         promised = put_through(store, 0, 50)
         wait_until(lambda: buffered_at(replica) == 50, 20)

@@ -34,7 +34,7 @@ POLL_S = 0.1
 FATAL_PAUSE_S = 0.02
 PURGE_WAIT_S = 2.0
 TRANSACTION_TIMEOUT_S, TRANSACTION_S_MAX = 30.0, 40.0
-"""What the library is told to wait for a coordinator at most, and what a call of it may take."""
+"""The library's own limit for a wait for a coordinator, and the limit of one call of the library."""
 COORDINATOR_LOOK_MS, COORDINATOR_IDLE_MS = 3_000, 12_000
 """librdkafka up to 2.16 keeps the coordinator of a group that it has found. After a restart of that broker it waits without a
 bound for a client of it that has ended (its issues 5456 and 5511): until any connection changes its state, and only if the

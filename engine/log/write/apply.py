@@ -89,7 +89,7 @@ class LogApply:
         return self.syncer.durable_position
 
     def since_leases_ms(self) -> int | None:
-        """How long ago the master's state of leases was applied, by the monotonic clock; None: not since `go_on()`."""
+        """Milliseconds by the monotonic clock since the master's state of leases was applied; None: none was since `go_on()`."""
         return None if self._leases_at_ms is None else self._env.clock.monotonic_ms() - self._leases_at_ms
 
     def go_on(self, now_ms: int) -> None:

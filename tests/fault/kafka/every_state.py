@@ -57,7 +57,40 @@ def topic(state, change) -> str:
     return f"{state}-{change}"
 
 
-class EveryState(Changing):
+class Restorable(Changing):
+    """A broker and an engine whose data can be put back."""
+
+    @contextmanager
+    def bridge_stopped(self):
+        self.penstock.kill("kafka_bridge", signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.penstock.kill("kafka_bridge", signal.SIGCONT)
+
+    @contextmanager
+    def kafka_away(self):
+        """Its data, while it is stopped."""
+        self.brokers.shut_down(1)
+        yield self.folder / "kafka" / "node-1" / "data-1"
+        self.brokers.restart(1)
+
+    @contextmanager
+    def penstock_away(self):
+        """The engine's data, while all of Penstock is stopped."""
+        assert self.penstock.stop() == 0, self.penstock.told()
+        yield self.folder / "data" / "engine"
+        self.penstock.start()
+
+    def keep(self, data) -> None:
+        shutil.copytree(data, self.folder / f"kept-{data.name}", dirs_exist_ok=True)
+
+    def put_back(self, data) -> None:
+        shutil.rmtree(data)
+        shutil.copytree(self.folder / f"kept-{data.name}", data)
+
+
+class EveryState(Restorable):
     """
     Attributes:
         sent: by topic, the ids of what was answered OK.
@@ -152,35 +185,6 @@ class EveryState(Changing):
         until(lambda: all(each in self.notes() for each in words), f"/readyz tells {words}", FOLLOWED_S_MAX)
 
     # --- Changes of whole systems.
-
-    @contextmanager
-    def bridge_stopped(self):
-        self.penstock.kill("kafka_bridge", signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            self.penstock.kill("kafka_bridge", signal.SIGCONT)
-
-    @contextmanager
-    def kafka_away(self):
-        """Its data, while it is stopped."""
-        self.brokers.shut_down(1)
-        yield self.folder / "kafka" / "node-1" / "data-1"
-        self.brokers.restart(1)
-
-    @contextmanager
-    def penstock_away(self):
-        """The engine's data, while all of Penstock is stopped."""
-        assert self.penstock.stop() == 0, self.penstock.told()
-        yield self.folder / "data" / "engine"
-        self.penstock.start()
-
-    def keep(self, data) -> None:
-        shutil.copytree(data, self.folder / f"kept-{data.name}", dirs_exist_ok=True)
-
-    def put_back(self, data) -> None:
-        shutil.rmtree(data)
-        shutil.copytree(self.folder / f"kept-{data.name}", data)
 
     @contextmanager
     def another_cluster(self, topics):

@@ -4,12 +4,10 @@ themselves. Real processes and a real broker.
 """
 
 import json
-import shutil
-import signal
 import time
 import urllib.error
 import urllib.request
-from contextlib import closing, contextmanager
+from contextlib import closing
 
 import pytest
 
@@ -17,7 +15,7 @@ from common.kafka.base import ProducerOptions
 from common.kafka.drivers import open_driver
 from common.kafka.records import OutgoingRecords
 from kafka_bridge.copy_out.positions import position_group
-from tests.fault.kafka.test_shapes_and_positions import Changing
+from tests.fault.kafka.every_state import Restorable
 from tests.waiting import until
 
 TOPIC = "shop"
@@ -26,8 +24,8 @@ COPIED_S_MAX = 60.0
 LOST_IN_KAFKA = f"partition 0 offset {EARLIER + LOST - 1}: it has not the record that was copied from there"
 
 
-class PutBack(Changing):
-    """A broker and an engine whose data can be put back."""
+class PutBack(Restorable):
+    """With a writer beside the proxies."""
 
     def write(self, prefix, count) -> list[str]:
         """Records of a writer beside the proxies."""
@@ -40,35 +38,6 @@ class PutBack(Changing):
             opened.producer.produce(records, lambda results: codes.extend(results.codes))
             assert opened.producer.flush(30) and set(codes) == {0}
         return names
-
-    @contextmanager
-    def bridge_stopped(self):
-        self.penstock.kill("kafka_bridge", signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            self.penstock.kill("kafka_bridge", signal.SIGCONT)
-
-    @contextmanager
-    def kafka_away(self):
-        """Its data, while it is stopped."""
-        self.brokers.shut_down(1)
-        yield self.folder / "kafka" / "node-1" / "data-1"
-        self.brokers.restart(1)
-
-    @contextmanager
-    def penstock_away(self):
-        """The engine's data, while all of Penstock is stopped."""
-        assert self.penstock.stop() == 0, self.penstock.told()
-        yield self.folder / "data" / "engine"
-        self.penstock.start()
-
-    def keep(self, data) -> None:
-        shutil.copytree(data, self.folder / "kept")
-
-    def put_back(self, data) -> None:
-        shutil.rmtree(data)
-        shutil.copytree(self.folder / "kept", data)
 
     def set_position(self, at) -> None:
         """Of the copy back, as an operator does."""
