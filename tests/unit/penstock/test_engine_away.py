@@ -28,8 +28,8 @@ NEEDING = [
     *(f"migrate {each} shop" for each in ("abort", "cut", "fence", "resume", "retire", "rollback", "soak", "start")),
 ]  # fmt: skip
 NOT_NEEDING = {
-    "app show", "apply", "broker-group list", "buffer drain", "buffer redrive", "context add", "migrate rehearse",
-    "status", "top", "topic delete", "topic set", "topic show",
+    "app show", "apply", "broker-group add", "broker-group list", "broker-group remove", "buffer drain",
+    "buffer redrive", "context add", "migrate rehearse", "status", "top", "topic delete", "topic set", "topic show",
 }  # fmt: skip
 """An engine that is away is a value that they show, or they use it in some cases only, or have a test of their own."""
 
