@@ -26,6 +26,8 @@ DIAL_SHARE = 0.25
 """Part of the session's time in which a server has to take a connection: one whose machine is gone gives no answer."""
 READ_SHARE = 2 / 3
 """Part of the granted time that kazoo waits for an answer."""
+ELECTION_SHARE = 0.5
+"""Part of the session's time in which the own server is dialled alone, while it closes connections without an answer."""
 
 
 class NearFirst(ConnectionHandler):  # type: ignore[misc]
@@ -33,7 +35,9 @@ class NearFirst(ConnectionHandler):  # type: ignore[misc]
 
     A machine that runs a server ends together with it. So none of its processes waits for a server of another machine
     that has ended, and the others do not wait for its server. A server that took no connection in some time is left out
-    for twice that time, while there are others: they may be choosing a leader, and take the session in a moment.
+    for twice that time, while there are others: they may be choosing a leader, and take the session in a moment. The own
+    server closes connections while it chooses one with the others, which serve no earlier than it: no time is lost on
+    one that may be silent.
 
     Attributes:
         granted_s: length of the session that the server has granted; 0 before the first one.
@@ -51,6 +55,7 @@ class NearFirst(ConnectionHandler):  # type: ignore[misc]
     _refused_since_s: float | None = (
         None  # servers have taken connections since then, and closed them without an answer
     )
+    _own_refused_since_s: float | None = None  # the same of the server of this machine
     _is_refused = _is_anew = False  # of the present attempt
     on_granted: Callable[[], None]
     on_less: Callable[[int, int], None]
@@ -62,6 +67,25 @@ class NearFirst(ConnectionHandler):  # type: ignore[misc]
         hosts: list[tuple[str, str, int]] = super()._expand_client_hosts()
         hosts = [each for each in hosts if each[1:] not in self._silent_until_s] or hosts
         return sorted(hosts, key=lambda each: not is_own_machine(each[1]))
+
+    def _connect_attempt(self, host: str, hostip: str, port: int, retry: Any) -> Any:
+        if not is_own_machine(hostip):
+            if not self._own_elects:
+                return super()._connect_attempt(host, hostip, port, retry)
+            retry.reset()  # the next round begins after the shortest pause
+            return None  # as an attempt that failed
+        status = super()._connect_attempt(host, hostip, port, retry)
+        if not self._is_refused:
+            self._own_refused_since_s = None
+        elif self._own_refused_since_s is None:
+            self._own_refused_since_s = time.monotonic()
+        return status
+
+    @property
+    def _own_elects(self) -> bool:
+        """Whether the own server may be choosing a leader with the others."""
+        since_s = self._own_refused_since_s
+        return since_s is not None and time.monotonic() - since_s < ELECTION_SHARE * self._session_s
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
         self._is_refused = False
@@ -88,8 +112,11 @@ class NearFirst(ConnectionHandler):  # type: ignore[misc]
     @property
     def _is_refused_for_long(self) -> bool:
         """Whether each server has had the time to take the session."""
-        session_s = max(self.granted_s, self.client._session_timeout / 1000)
-        return self._refused_since_s is not None and time.monotonic() - self._refused_since_s >= session_s
+        return self._refused_since_s is not None and time.monotonic() - self._refused_since_s >= self._session_s
+
+    @property
+    def _session_s(self) -> float:
+        return max(self.granted_s, float(self.client._session_timeout) / 1000)
 
     def _connect_anew(self, host: str, hostip: str, port: int) -> tuple[float, float]:
         """Connect as a client that has no session and has seen nothing.
@@ -120,7 +147,7 @@ class NearFirst(ConnectionHandler):  # type: ignore[misc]
             if self._refused_since_s is None:
                 self._refused_since_s = time.monotonic()
             raise
-        self._refused_since_s = None
+        self._is_refused, self._refused_since_s = False, None
         if self._is_anew:
             self._is_anew = False
             self.client._session_callback(KeeperState.EXPIRED_SESSION)

@@ -4,6 +4,7 @@ import pytest
 from kazoo.exceptions import ConnectionDropped
 from kazoo.handlers.gevent import SequentialGeventHandler
 from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.connection import ConnectionHandler
 
 from common.config import zookeeper_dialling
 from common.config.errors import StoreUnavailable, UncertainWrite
@@ -83,6 +84,31 @@ def test_a_server_that_took_no_connection_is_left_out_for_twice_as_long_while_th
     assert dial(2, 3) == {"192.0.2.1", "192.0.2.2", "192.0.2.3"}
     dialled.client.hosts = [("192.0.2.1", 2181)]
     assert dial(1) == {"192.0.2.1"}
+
+
+def test_while_the_own_server_closes_connections_no_other_one_is_dialled_for_half_of_the_session(dialled, monkeypatch):
+    now_s, attempts, own_closes = [100.0], [], [True]
+    monkeypatch.setattr(zookeeper_dialling.time, "monotonic", lambda: now_s[0])
+
+    def connect_attempt(connection, host, hostip, port, retry):
+        attempts.append(hostip)
+        connection._is_refused = own_closes[0] and hostip == "192.0.2.2"
+
+    monkeypatch.setattr(ConnectionHandler, "_connect_attempt", connect_attempt)
+
+    def round_at(at_s):
+        now_s[0] = at_s
+        attempts.clear()
+        for host in ("192.0.2.2", "192.0.2.1", "192.0.2.3"):
+            dialled._connect_attempt("", host, 2181, dialled.retry_sleeper)
+        return len(attempts)
+
+    half_s = OPTIONS.session_timeout_s / 2
+    assert [round_at(100.0), round_at(100.0 + 0.9 * half_s), round_at(100.0 + half_s)] == [1, 1, 3]
+    own_closes[0] = False
+    assert round_at(101.0) == 3  # as it does not listen
+    own_closes[0] = True
+    assert round_at(102.0) == 1
 
 
 @pytest.mark.parametrize("handler", [SequentialThreadingHandler, SequentialGeventHandler])
