@@ -1,7 +1,10 @@
 import pickle
 import re
+import subprocess
+import sys
 
 import pytest
+import thriftpy2
 from thriftpy2.thrift import TApplicationException
 
 from common import contract
@@ -61,6 +64,28 @@ def test_a_cut_frame_raises_and_never_reads_past_its_end(size):
 def test_the_three_files_share_one_message_class_and_its_objects_pickle():
     assert contract.SendRequest.thrift_spec[2][2][1] is contract.Message is contract.Delivery.thrift_spec[7][2]
     assert pickle.loads(pickle.dumps(REQUEST)) == REQUEST
+
+
+def test_the_enumerations_that_are_read_as_text_are_those_of_thriftpy2():
+    loaded = [
+        each
+        for name in ("message", "producer", "consumer")
+        for each in thriftpy2.load(str(contract.thrift_folder() / f"{name}.thrift"), f"{name}_thrift").__thrift_meta__[
+            "enums"
+        ]
+    ]
+    assert {each.__name__ for each in loaded} == {"Code", "Durability", "Operation", "Verdict"}
+    for each in loaded:
+        read = getattr(contract, each.__name__)
+        assert read._VALUES_TO_NAMES == each._VALUES_TO_NAMES
+        assert read._NAMES_TO_VALUES == each._NAMES_TO_VALUES
+        assert all(getattr(read, name) == value for name, value in each._NAMES_TO_VALUES.items())
+
+
+def test_what_needs_the_enumerations_alone_does_not_load_thriftpy2():
+    program = "import sys; from common.contract import Code; import common.config, penstock.commands.topic; "
+    program += "assert Code.OK == 0; assert 'thriftpy2' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_every_field_and_every_enum_value_has_a_comment():

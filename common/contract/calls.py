@@ -1,37 +1,35 @@
-"""The contract of thrift/*.thrift as Python objects, and the encoding of calls and replies.
+"""Structs and services of the contract as thriftpy2's classes, and the encoding of calls and replies.
 
-It is loaded once, at import, before any thread. The modules' names are fixed so that the objects can be pickled. A
-frame is one strict binary message without the length of the framing.
+The files are loaded once, at import, before any thread. The modules' names are fixed so that the objects can be
+pickled. A frame is one strict binary message without the length of the framing.
 """
 
-from importlib import resources
-from pathlib import Path
+import sys
 from typing import Any
 
-import thriftpy2
+from thriftpy2.parser import parser as thrift_parser
 from thriftpy2.protocol import TCyBinaryProtocol
 from thriftpy2.thrift import TApplicationException, TMessageType
 from thriftpy2.transport import TTransportException
 from thriftpy2.transport.framed import TCyFramedTransport
 from thriftpy2.transport.memory import TCyMemoryBuffer
 
+from common.contract import thrift_folder
+
 INTERNAL_ERROR = TApplicationException.INTERNAL_ERROR
 PROTOCOL_ERROR = TApplicationException.PROTOCOL_ERROR
 UNKNOWN_METHOD = TApplicationException.UNKNOWN_METHOD
 _CHUNK_BYTES = 65_536
-
-
-def thrift_folder() -> Path:
-    """The folder of the .thrift files: in the source tree, or the `penstock_thrift` package of an installation."""
-    source = Path(__file__).parent.parent / "thrift"
-    if (source / "message.thrift").is_file():
-        return source
-    # A package without __init__.py: importlib gives no plain path for the folder, but does for a file in it.
-    return Path(str(resources.files("penstock_thrift") / "message.thrift")).parent
+# thriftpy2's own `load` makes both for each file, which takes longer than to parse it.
+_lexer = thrift_parser.lex.lex(module=thrift_parser)
+_parser = thrift_parser.yacc.yacc(module=thrift_parser, debug=False, write_tables=False)
 
 
 def _load(name: str) -> Any:
-    return thriftpy2.load(str(thrift_folder() / f"{name}.thrift"), module_name=f"{name}_thrift")
+    title = f"{name}_thrift"
+    made = thrift_parser.parse(str(thrift_folder() / f"{name}.thrift"), title, lexer=_lexer, parser=_parser)
+    sys.modules[title] = made  # where a pickled object is looked for
+    return made
 
 
 # The other two include this one under the same name, so there is one Message class, not three.
@@ -39,12 +37,9 @@ _message = _load("message")
 _producer = _load("producer")
 _consumer = _load("consumer")
 
-Code = _message.Code
 Credential = _message.Credential
 Message = _message.Message
-Operation = _message.Operation
 
-Durability = _producer.Durability
 Producer = _producer.Producer
 SendRequest = _producer.SendRequest
 SendResponse = _producer.SendResponse
@@ -59,7 +54,6 @@ PositionReport = _consumer.PositionReport
 PullRequest = _consumer.PullRequest
 PullResponse = _consumer.PullResponse
 TopicReport = _consumer.TopicReport
-Verdict = _consumer.Verdict
 
 _ARGUMENTS = {"send": Producer.send_args, "pull": Consumer.pull_args}
 _RESULTS = {"send": Producer.send_result, "pull": Consumer.pull_result}
