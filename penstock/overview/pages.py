@@ -1,6 +1,5 @@
 """The operator's pages of one process: /readyz and /metrics, read with a bound on time."""
 
-import http.client
 import json
 import re
 from collections.abc import Mapping
@@ -32,7 +31,7 @@ def read_pages(host: str, port: int) -> ProcessPages:
     try:
         ready_text = _get(host, port, "/readyz")
         metrics_text = _get(host, port, "/metrics")
-    except (OSError, http.client.HTTPException) as error:
+    except OSError as error:
         return ProcessPages(f"its pages do not answer at {host}:{port} ({error})")
     fault, notes = readiness(ready_text)
     found = BUILD.search(metrics_text)
@@ -59,9 +58,14 @@ def totals(text: str) -> dict[str, float]:
 
 
 def _get(host: str, port: int, path: str) -> str:
+    """Raises OSError."""
+    import http.client  # not at import: commands that read no page do not wait for it
+
     connection = http.client.HTTPConnection(host, port, timeout=PAGE_S_MAX)
     try:
         connection.request("GET", path)
         return connection.getresponse().read(PAGE_BYTES_MAX).decode(errors="replace")
+    except http.client.HTTPException as error:
+        raise OSError(str(error)) from error
     finally:
         connection.close()

@@ -6,8 +6,8 @@ from common.admin import broker_groups
 from common.config import open_store
 from common.placement import GROUPS_MAX
 from penstock.up.errors import OtherGroups
-from penstock.up.plan import UpPlan, group_name
-from penstock.up.ports import broker_name, engine_name
+from penstock.up.plan import UpPlan
+from penstock.up.ports import broker_name, engine_name, group_name
 
 REPLICAS_MAX = 5
 

@@ -4,19 +4,21 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from penstock.up.child import Child
 from penstock.up.directory import ADMIN_KEY, CONTROLLER_KEY
 from penstock.up.lock import is_held
-from penstock.up.plan import UpPlan, group_name
-from penstock.up.ports import CONSOLE, broker_name, engine_name
+from penstock.up.ports import CONSOLE, broker_name, engine_name, group_name
+
+if TYPE_CHECKING:  # every command reads the facts
+    from penstock.up.child import Child
+    from penstock.up.plan import UpPlan
 
 LATER = "later"
 """Name of the process that `up` starts once the configuration asks for it and a LOOK signal has come."""
 
 
-def describe(plan: UpPlan, children: Iterable[Child]) -> dict[str, Any]:
+def describe(plan: "UpPlan", children: "Iterable[Child]") -> dict[str, Any]:
     """Addresses, paths and pids. A child's port is the one that it announced."""
     facts: dict[str, Any] = {}
     pids, ops = {"up": os.getpid()}, {}
@@ -52,7 +54,7 @@ def ops_host(facts: dict[str, Any], name: str) -> str:
     return own if name == CONSOLE else facts.get("ops_host", own)
 
 
-def write_all(plan: UpPlan, children: Iterable[Child]) -> None:
+def write_all(plan: "UpPlan", children: "Iterable[Child]") -> None:
     text = json.dumps(describe(plan, children), indent=1) + "\n"
     for path in filter(None, (plan.data / "up.json", plan.ready_file)):
         write_whole(path, text)

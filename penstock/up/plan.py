@@ -7,7 +7,7 @@ from pathlib import Path
 
 from common.address import PATH_BYTES_MAX, UNIX, Address
 from penstock.up.directory import ADMIN_KEY, CONTROLLER_KEY, OPS_KEY
-from penstock.up.ports import CONSOLE, CONTROLLER, KAFKA_BRIDGE, Hosts, Ports, broker_name
+from penstock.up.ports import CONSOLE, CONTROLLER, KAFKA_BRIDGE, Hosts, Ports, broker_name, group_name
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,6 @@ class UpPlan:
 def module_command(module: str) -> list[str]:
     """The command line of a module. `-P`: a folder `engine` in the working directory must not be imported instead."""
     return [sys.executable, "-P", "-m", module]
-
-
-def group_name(number: int) -> str:
-    """The name of broker group `number`, from 1 on.
-
-    The placement depends on it: it must not change while there are messages.
-    """
-    return f"group-{number}"
 
 
 def make_plan(

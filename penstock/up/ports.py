@@ -44,6 +44,14 @@ def engine_name(number: int) -> str:
     return "engine" if number == 1 else f"engine-{number}"
 
 
+def group_name(number: int) -> str:
+    """The name of broker group `number`, from 1 on.
+
+    The placement depends on it: it must not change while there are messages.
+    """
+    return f"group-{number}"
+
+
 def broker_name(number: int, replica: int) -> str:
     """The name of a broker of group `number`, from 1 on; `replica` from 1 on: as the engine of a group without others."""
     return engine_name(number) if replica == 1 else f"{engine_name(number)}-r{replica}"
