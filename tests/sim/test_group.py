@@ -1,12 +1,10 @@
 """The simulator of a broker group: a short form of `make simulate-group`, and its own promises."""
 
 import errno
-import os
 import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -18,31 +16,20 @@ from tests.sim.group.process import Process
 from tests.sim.group.scenario import GroupScenario
 from tests.sim.group.simulation import GroupSimulation, simulate_group
 from tests.sim.scenario import Fault
+from tests.sim.seeds import check_seeds
 from tests.sim.sent import Broken
 from tests.sim.shrink import shrink
 from tests.sim.world import World
 
 ROOT = Path(__file__).parents[2]
-SEEDS = 2000
 EDGES = (
     "-SINGLE_MASTER", "SINGLE_MASTER-ASYNC_REPLICATION", "ASYNC_REPLICATION-SEMI_SYNC", "SEMI_SYNC-SYNC_REPLICATION",
     "SYNC_REPLICATION-SYNC_REPLICATION", "SYNC_REPLICATION-SINGLE_MASTER",
 )  # fmt: skip
 
 
-def test_no_promise_is_broken_under_faults_of_many_seeds():
-    """All processors at once."""
-    count = os.cpu_count() or 1
-    bounds = [SEEDS * number // count for number in range(count + 1)]
-    runs = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.sim.group", "--seeds", f"{first}:{end}"], cwd=ROOT, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )
-        for first, end in pairwise(bounds)
-    ]  # fmt: skip
-    shown = [run.communicate()[0] for run in runs]
-    assert [run.returncode for run in runs] == [0] * count, "\n".join(shown)
+def test_no_promise_is_broken_under_faults_of_the_seeds_of_this_commit():
+    check_seeds("tests.sim.group")
 
 
 def test_runs_do_something_and_something_goes_wrong_in_them():

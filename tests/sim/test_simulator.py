@@ -1,37 +1,24 @@
 """The fault simulator: a short form of `make simulate`, and its own promises."""
 
-import os
 import subprocess
 import sys
 from collections import Counter
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from tests.sim.drawing import draw
 from tests.sim.history import History
+from tests.sim.seeds import check_seeds
 from tests.sim.sent import Broken, GroupRules, LastLease, Sent
 from tests.sim.simulation import simulate
 from tests.sim.world import World
 
 ROOT = Path(__file__).parents[2]
-SEEDS = 2000
 
 
-def test_no_promise_is_broken_under_faults_of_many_seeds():
-    """All processors at once."""
-    count = os.cpu_count() or 1
-    bounds = [SEEDS * number // count for number in range(count + 1)]
-    runs = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.sim", "--seeds", f"{first}:{end}"], cwd=ROOT, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )
-        for first, end in pairwise(bounds)
-    ]  # fmt: skip
-    shown = [run.communicate()[0] for run in runs]
-    assert [run.returncode for run in runs] == [0] * count, "\n".join(shown)
+def test_no_promise_is_broken_under_faults_of_the_seeds_of_this_commit():
+    check_seeds("tests.sim")
 
 
 def test_runs_do_something_and_something_goes_wrong_in_them():
