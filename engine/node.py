@@ -158,7 +158,7 @@ class Node:
         self.store, self.clock, self._config, self._die = store, host.clock, config, host.die
         self._replicas, self.output_hold, self._confirmed_times = replicas, output_hold, confirmed_times
         believed = BelievedTime(host.clock.wall_ms, host.clock.monotonic_ms, name="requests")
-        self.exchange = Exchange(believed.checked_ms, host.clock.monotonic_ms)
+        self.exchange = Exchange(believed.checked_ms, host.clock.monotonic_ms, lambda: store.log_time.newest_ms)
         raise_lost_ends(store)
         policies = self.starts = GroupStarts(policies, store, host.clock.wall_ms)
         fitting = (settings or DeliverySettings()).fitting(store.for_timers.batch_bytes_max)

@@ -37,13 +37,16 @@ class Exchange:
 
     Args:
         wall_ms, monotonic_ms: the clocks by which requests are stored and remembered.
+        newest_ms: the log's newest time.
 
     Attributes:
         requests: what delivery reports and asks about requests.
     """
 
-    def __init__(self, wall_ms: Callable[[], int], monotonic_ms: Callable[[], int]) -> None:
-        self.requests = Requests(wall_ms, monotonic_ms, self._tell_failed)
+    def __init__(
+        self, wall_ms: Callable[[], int], monotonic_ms: Callable[[], int], newest_ms: Callable[[], int] = lambda: 0
+    ) -> None:
+        self.requests = Requests(wall_ms, monotonic_ms, self._tell_failed, newest_ms)
         self.forwarded = 0
         self._by_instance: dict[int, ReplyLink] = {}
         self._instances: dict[ReplyLink, int] = {}

@@ -2,10 +2,11 @@
 
 Pure: the clocks and the report of a failure are passed in. A request that was never dispatched is not remembered until
 its asker is told so; it is withdrawn then. An answered one is remembered until its deadline, so that no other group gets
-it. So is one whose asker was told that it failed. All others are forgotten some seconds after their deadlines.
+it. So is one whose asker waits no more. All others are forgotten some seconds after their deadlines.
 
 A deadline is the time at which the request was stored, by the engine's clock, and the wait that its token names. The
 clock of the asker's proxy may differ, so its time is compared only for a token of an earlier version, without a wait.
+While the clock is behind the log's newest time, as after a step back, no deadline passes by it, and nothing is forgotten.
 """
 
 from collections.abc import Callable
@@ -20,6 +21,8 @@ REMEMBERED_MS = 5_000
 """Time after its deadline in which the outcome of a request can be queried."""
 TICK_MS = 1_000
 WAIT_MS_MAX = 300_000
+BEHIND_MS = 1_000
+"""The clock counts as set back when it is further behind the log's newest time; requests are remembered for longer."""
 
 
 class GivenRequest:
@@ -40,16 +43,19 @@ class Requests:
         wall_ms: Unix time, by which requests are stored.
         monotonic_ms: clock of the times for which requests are remembered.
         on_failed: called with the token when every group that was given a request has failed.
+        newest_ms: the log's newest time: no request is stored under an earlier one.
     """
 
     def __init__(
         self, wall_ms: Callable[[], int], monotonic_ms: Callable[[], int],
-        on_failed: Callable[[bytes], None] = lambda token: None,
+        on_failed: Callable[[bytes], None] = lambda token: None, newest_ms: Callable[[], int] = lambda: 0,
     ) -> None:  # fmt: skip
-        self._wall_ms, self._monotonic_ms, self._on_failed = wall_ms, monotonic_ms, on_failed
+        self._wall_ms, self._monotonic_ms, self._newest_ms = wall_ms, monotonic_ms, newest_ms
+        self._on_failed = on_failed
         self.expired = 0  # not dispatched: past their deadlines, answered, failed or withdrawn
         self._given: dict[bytes, GivenRequest] = {}
-        self._ended: dict[bytes, None] = {}  # answered, failed or withdrawn: no further group gets them
+        self._ended: dict[bytes, None] = {}  # answered, failed or withdrawn: no group gets them any more
+        self._kept_until_ms = 0  # by the wall clock, which was set back
         self._ends = TimerHeap(TICK_MS)
         self._swept_tick = 0
 
@@ -109,13 +115,14 @@ class Requests:
     def outcome(self, token: bytes) -> int:
         """Reason for the missing reply: NO_CONSUMER, NO_REPLY or CONSUMER_FAILED. The asker waits no more.
 
-        A request without a consumer is withdrawn: no group gets it after the answer. Where no more can be remembered, the
-        answer is NO_REPLY, which says that a group may have it.
+        The request is withdrawn: no group gets it after the answer, nor again. Where no more can be remembered, the answer
+        is NO_REPLY, which says that a group may have it.
         """
         request = self._given.get(token)
-        if request is not None:
-            return CONSUMER_FAILED if request.failed >= request.given_to else NO_REPLY
-        return NO_CONSUMER if self._end(token) else NO_REPLY
+        if request is not None and request.failed >= request.given_to:
+            return CONSUMER_FAILED
+        has_ended = self._end(token)
+        return NO_CONSUMER if has_ended and request is None else NO_REPLY
 
     def _end(self, token: bytes) -> bool:
         """Give the request to no further group; False: it is not remembered."""
@@ -126,7 +133,11 @@ class Requests:
         if times is None or len(self._ended) >= REMEMBERED_MAX:
             return False
         self._ended[token] = None
-        self._ends.schedule(self._until_ms(*times), token)
+        if (request := self._given.get(token)) is not None:
+            self._ends.cancel(request.tick, token)
+            request.tick = self._ends.schedule(self._until_ms(*times) + REMEMBERED_MS, token)
+        else:
+            self._ends.schedule(self._until_ms(*times) + BEHIND_MS, token)
         return True
 
     def _until_ms(self, reply_by_ms: int, wait_ms: int) -> int:
@@ -138,6 +149,11 @@ class Requests:
         if now_ms // TICK_MS == self._swept_tick:
             return
         self._swept_tick = now_ms // TICK_MS
+        wall_ms, newest_ms = self._wall_ms(), self._newest_ms()
+        if newest_ms > wall_ms + BEHIND_MS:
+            self._kept_until_ms = newest_ms + WAIT_MS_MAX
+        if wall_ms < self._kept_until_ms:
+            return
         for token in self._ends.pop_due(now_ms):
             self._ended.pop(token, None)
             self._given.pop(token, None)

@@ -85,6 +85,11 @@ class LogTime:
         self._kept = next((value for key, value in records.progress(KEY) if key == KEY), b"")
         appender.stored_ms_min = newest_ms - (_VALUE.unpack(self._kept)[1] if len(self._kept) == _VALUE.size else 0)
 
+    @property
+    def newest_ms(self) -> int:
+        """No batch is stamped with an earlier time from now on."""
+        return self._appender.stored_ms_min
+
     def follow(self, newest_ms: int, *, is_stamped: bool) -> None:
         """Go on after the last batch, which another node has stamped: no batch has a time below that one's.
 

@@ -15,7 +15,10 @@ class Desk:
         self.now_ms = 1_000_000
         self.told = []
         self.ahead_ms = 0  # of the engine's wall clock
-        self.requests = Requests(lambda: self.now_ms + self.ahead_ms, lambda: self.now_ms, self.told.append)
+        self.newest_ms = 0  # of the log
+        self.requests = Requests(
+            lambda: self.now_ms + self.ahead_ms, lambda: self.now_ms, self.told.append, lambda: self.newest_ms
+        )
 
     def request(self, call=1, wait_ms=1_000, proxy_ms=0, is_old=False):
         """(token, record) of a request made now by a proxy whose clock is ahead by `proxy_ms`, or of an earlier version."""
@@ -96,6 +99,31 @@ def test_who_was_never_given_had_no_consumer_and_who_was_had_no_reply(desk):
     assert desk.requests.outcome(token) == NO_CONSUMER
     desk.requests.given("g", record)
     assert desk.requests.outcome(token) == NO_REPLY
+
+
+@pytest.mark.parametrize("is_given", [False, True])
+def test_an_outcome_stays_true_until_a_clock_that_was_set_back_has_caught_up(desk, is_given):
+    token, record = desk.request(wait_ms=1_000)
+    stored_at_ms = desk.newest_ms = desk.now_ms
+    if is_given:
+        desk.requests.given("g", record)
+    desk.ahead_ms = -3_600_000
+    desk.now_ms += 1_000
+    assert desk.requests.outcome(token) == (NO_REPLY if is_given else NO_CONSUMER)
+    for _ in range(2 * 60):
+        desk.now_ms += 60_000
+        desk.newest_ms = max(desk.newest_ms, desk.now_ms + desk.ahead_ms)
+        desk.requests.given("h", desk.request(call=9)[1])  # any use forgets what it may
+        assert desk.is_over(record, stored_at_ms)
+    assert desk.requests._ended == {}
+
+
+def test_a_request_whose_asker_waits_no_more_is_not_dispatched_again(desk):
+    token, record = desk.request(wait_ms=1_000)
+    desk.requests.given("g", record)
+    assert not desk.is_over(record)
+    assert desk.requests.outcome(token) == NO_REPLY
+    assert desk.is_over(record)
 
 
 def test_the_only_group_that_gives_up_fails_the_request_at_once(desk):
