@@ -60,12 +60,18 @@ class FallbackBuffer:
         self._on_topic, self._on_suspicion = on_topic, on_suspicion
         for store in self.stores.values():
             store.ordering_keys.watch(lambda topic, diverted: self._on_topic(topic, self.has_backlog(topic)))
+            store.on_known = self._on_known
+        self._awaiting: set[str] = set()  # topics that were diverted for a backlog that is not known
 
     def takes(self, topic: str) -> bool:
         """Whether the topic has a buffer here."""
         return bool(self._chain(topic))
 
     def has_backlog(self, topic: str) -> bool:
+        """Whether messages of the topic wait, or may wait in a store that does not answer since the start."""
+        if self._awaits(topic):
+            self._awaiting.add(topic)
+            return True
         return any(topic in store.ordering_keys.topics() for store in self.stores.values())
 
     def holds(self, topic: str, key: bytes | None) -> bool:
@@ -73,7 +79,16 @@ class FallbackBuffer:
 
         A backlog counts even after the topic's buffer was switched off.
         """
-        return any(store.ordering_keys.holds(topic, key) for store in self.stores.values())
+        return self._awaits(topic) or any(store.ordering_keys.holds(topic, key) for store in self.stores.values())
+
+    def _awaits(self, topic: str) -> bool:
+        """Whether a store before the last one of the topic may have entries of it that are not known yet."""
+        return any(store.is_unknown for store in self._chain(topic)[:-1])
+
+    def _on_known(self) -> None:
+        awaiting, self._awaiting = self._awaiting, set()
+        for topic in awaiting:
+            self._on_topic(topic, self.has_backlog(topic))
 
     @property
     def suspects_engine(self) -> bool:
@@ -114,7 +129,8 @@ class FallbackBuffer:
         A store gets entries only after the store before it in the chain has refused them.
         """
         order = list(self.stores.values())
-        return {topic for before in order[: order.index(store)] for topic in before.ordering_keys.topics()}
+        held = {topic for before in order[: order.index(store)] for topic in before.ordering_keys.topics()}
+        return held | {topic for topic in store.ordering_keys.topics() if self._awaits(topic)}
 
     def _by_chain(self, entries: Sequence[BufferEntry]) -> list[set[str]]:
         groups: dict[tuple[str, ...], set[str]] = {}

@@ -65,6 +65,7 @@ def believed_now_ms() -> Callable[[], int]:
 
 def _redis(options: argparse.Namespace, limits: RoomLimits, config: ConfigStore) -> BufferStore:
     try:
+        from producer_proxy.buffer.redis.backlog_note import BacklogNote
         from producer_proxy.buffer.redis.client import connect  # redis-py is an extra
         from producer_proxy.buffer.redis.store import RedisStore
     except ImportError as error:
@@ -77,4 +78,5 @@ def _redis(options: argparse.Namespace, limits: RoomLimits, config: ConfigStore)
         limits,
         believed_now_ms(),
         options.buffer_redis_accept,
+        note=BacklogNote(None if options.buffer is None else options.buffer / "redis-backlog"),
     )

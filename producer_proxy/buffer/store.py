@@ -49,16 +49,20 @@ class BufferStore(ABC):
         ordering_keys: keys with entries here. A key enters before its first entry is written and leaves when its last
             is removed.
         filled: set when there may be something to take.
+        is_unknown: entries of an earlier process may be there, and could not be counted yet.
+        on_known: called when they were.
     """
 
     name: str
     damaged = 0
+    is_unknown = False
 
     def __init__(self, limits: RoomLimits, now_ms: Callable[[], int]) -> None:
         self.ordering_keys = OrderingKeys()
         self.room = Room(limits, now_ms)
         self.now_ms = now_ms
         self.filled = Event()
+        self.on_known: Callable[[], None] = lambda: None
 
     def put(self, entries: Sequence[BufferEntry]) -> None:
         """Store all of them or none, durably on return. Blocks.
@@ -119,6 +123,9 @@ class BufferStore(ABC):
         self.room = room
         if room.entries:
             self.filled.set()
+        if self.is_unknown:
+            self.is_unknown = False
+            self.on_known()
 
     def _enter(self, entries: Sequence[BufferEntry]) -> None:
         self.ordering_keys.enter(entries)

@@ -25,6 +25,7 @@ from producer_proxy.buffer.entry import BufferEntry
 from producer_proxy.buffer.errors import BufferError_, BufferFull, BufferUnavailable, BufferUncertain
 from producer_proxy.buffer.native import entries_of
 from producer_proxy.buffer.redis import guard
+from producer_proxy.buffer.redis.backlog_note import NO_NOTE, BacklogNote
 from producer_proxy.buffer.redis.client import AWAY, MasterReplaced, MasterWatch, met_servers
 from producer_proxy.buffer.redis.counts import ShardCounts
 from producer_proxy.buffer.redis.layouts import LAYOUTS, HeadChanged, Layout, ShardValue
@@ -45,7 +46,7 @@ class RedisStore(BufferStore):
     """The store.
 
     Args:
-        connect: makes the client; called again until it succeeds. layout: `streams` or `lists`.
+        connect: makes the client; called again until it succeeds. layout: `streams` or `lists`. note: see BacklogNote.
         config: where slots are claimed. accepted: weaknesses of this Redis that the operator has allowed by name.
     Raises:
         BufferUnavailable: this Redis is not fit. An unreachable Redis is not an error: the store starts with a fault.
@@ -55,9 +56,10 @@ class RedisStore(BufferStore):
 
     def __init__(
         self, connect: Callable[[], Any], layout: str, config: ConfigStore, limits: RoomLimits, now_ms: Callable[[], int],
-        accepted: Collection[str] = (), prefix: str = PREFIX,
+        accepted: Collection[str] = (), prefix: str = PREFIX, note: BacklogNote = NO_NOTE,
     ) -> None:  # fmt: skip
         super().__init__(limits, now_ms)
+        self._note, self.is_unknown = note, note.is_set
         self._connect, self._accepted = connect, accepted
         self._client: Any = None
         self._slots = BufferSlots(config, prefix, lambda key: LAYOUTS[layout](self._client, key))
@@ -214,6 +216,7 @@ class RedisStore(BufferStore):
             return dict.fromkeys(
                 (entry.topic for entry in entries), BufferUnavailable("buffer=redis: its slot was lost")
             )
+        self._note.set()
         by_shard: dict[Layout, list[BufferEntry]] = {}
         for entry in entries:
             by_shard.setdefault(self._slots.shard_of(entry.topic), []).append(entry)
@@ -366,6 +369,7 @@ class RedisStore(BufferStore):
         self._look_at_server()
         if self._counts.stale or self._counts.lengths.keys() != {shard.key for shard in self._slots.counted()}:
             self._recount()
+        self._note.keep_if(self.room.entries > 0)
         self._dead_count = self._client.llen(self._slots.dead_key())
         return guard.refused_deletion(self._slots.counted())
 

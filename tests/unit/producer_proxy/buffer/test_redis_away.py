@@ -5,14 +5,17 @@ import pytest
 from redis.exceptions import OutOfMemoryError, RedisClusterException
 
 from common.config.memory_store import MemoryConfigStore
+from common.contract import Code
 from producer_proxy.buffer.errors import BufferError_, BufferFull, BufferUncertain
 from producer_proxy.buffer.fallback import FallbackBuffer
 from producer_proxy.buffer.memory_store import BufferMemoryStore
+from producer_proxy.buffer.ordering_keys import OrderingKeys
 from producer_proxy.buffer.redis.address import parse_address
+from producer_proxy.buffer.redis.backlog_note import NO_NOTE, BacklogNote
 from producer_proxy.buffer.redis.client import connect
 from producer_proxy.buffer.redis.slots import shard_key
 from producer_proxy.buffer.redis.store import RedisStore
-from producer_proxy.buffer.room import RoomLimits
+from producer_proxy.buffer.room import Room, RoomLimits
 from tests.unit.producer_proxy.buffer.entries import NOW_MS, entry
 
 AWAY = RedisClusterException("Redis Cluster cannot be connected. Please provide at least one reachable node")
@@ -63,8 +66,8 @@ class Client:
         pass
 
 
-def store_of(connect_it) -> RedisStore:
-    return RedisStore(connect_it, "lists", MemoryConfigStore(), RoomLimits(), lambda: NOW_MS)
+def store_of(connect_it, note=NO_NOTE) -> RedisStore:
+    return RedisStore(connect_it, "lists", MemoryConfigStore(), RoomLimits(), lambda: NOW_MS, note=note)
 
 
 @pytest.fixture
@@ -131,3 +134,45 @@ def test_a_chain_whose_first_store_may_have_the_message_never_says_not_stored():
     assert buffer.put([entry(1)]) == [300]
     stores["redis"]._write = refusing(errors["disk"])
     assert buffer.put([entry(1)]) == [203]
+
+
+@pytest.fixture
+def noted(client, tmp_path):
+    """A proxy that had one entry in Redis starts again, without an answer of Redis; (switch, its stores, topics told)."""
+    first = store_of(lambda: client, BacklogNote(tmp_path / "redis-backlog"))
+    first.put([entry(1)])
+    first.close()
+    client.error = AWAY
+    redis = store_of(lambda: client, BacklogNote(tmp_path / "redis-backlog"))
+    stores = {"redis": redis, "disk": BufferMemoryStore(RoomLimits(), lambda: NOW_MS)}
+    policies = {"orders": "redis+disk", "plain": "redis", "alone": "disk"}
+    told = []
+    yield FallbackBuffer(stores, policies.get, lambda *each: told.append(each)), stores, told
+    redis.close()
+
+
+def test_a_restart_without_redis_has_later_messages_wait_on_the_disk_for_the_backlog_that_was_noted(noted, client):
+    buffer, stores, told = noted
+    assert buffer.has_backlog("orders") and buffer.holds("orders", b"any key")
+    assert not buffer.has_backlog("plain") and not buffer.has_backlog("alone")
+    assert buffer.put([entry(2), entry(3, "alone")]) == [Code.BUFFERED] * 2
+    assert buffer.held_by_others(stores["disk"]) == {"orders"}
+    told.clear()
+    client.error = None
+    stores["redis"]._check()
+    assert told == [("orders", True)]  # by the entry on the disk alone
+    assert buffer.held_by_others(stores["disk"]) == set() and not buffer.holds("orders", b"any key")
+
+
+def test_a_redis_that_was_empty_at_the_end_holds_nothing_after_a_restart_without_it(client, tmp_path):
+    path = tmp_path / "redis-backlog"
+    first = store_of(lambda: client, BacklogNote(path))
+    first.put([entry(1)])
+    assert path.exists()
+    first.recounted(OrderingKeys(), Room(RoomLimits(), lambda: NOW_MS))  # drained
+    first._check()
+    first.close()
+    client.error = AWAY
+    second = store_of(lambda: client, BacklogNote(path))
+    assert not path.exists() and not second.is_unknown
+    second.close()
