@@ -43,7 +43,7 @@ class EngineTarget(SendTarget):
         self._brokers, self._topics = brokers, topics
         self._timers = EngineTimers(brokers)
         self._returned = ReturnedIds(brokers)
-        self._claims = EngineClaims(brokers)
+        self._claims = EngineClaims(brokers, topics.renewed)
 
     @property
     def isolates_failures(self) -> bool:  # type: ignore[override]

@@ -6,7 +6,7 @@ docs/design/0028-ids-over-broker-groups.md.
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import gevent
 from gevent.event import AsyncResult
@@ -14,15 +14,15 @@ from gevent.event import AsyncResult
 from common.contract import Code
 from common.limited_log import LimitedLog
 from common.names import stored_name
-from common.placement import home_of_id
+from common.placement import home_of_id, topic_hash
 from common.wire.names import find_names
-from engine.client.append import Lanes
+from engine.client.append import Destination, Lanes
 from engine.client.brokers import Brokers
 from engine.link.claim import Claim, Claimed, decode_claimed, encode_claims
 from engine.link.codes import CLAIMED
 from engine.link.errors import PayloadError
 from engine.link.operations import CLAIM
-from producer_proxy.targets.base import DelayedMessage, DelayedOutcome, MessageSlice, OnOutcomes, Outcome
+from producer_proxy.targets.base import DelayedMessage, DelayedOutcome, MessageSlice, OnOutcomes, Outcome, ResolveError
 from producer_proxy.targets.engine_pending_ids import PendingIds
 
 limited = LimitedLog(logging.getLogger("penstock.producer_proxy"))
@@ -42,18 +42,21 @@ Settled = MessageSlice | Outcome
 
 Add = Callable[[Sequence[DelayedMessage]], list[DelayedOutcome]]
 
+Renew = Callable[[Iterable[str]], Mapping[str, Destination]]
+
 
 class EngineClaims:
     """Claims ids, then appends their messages.
 
     Args:
         brokers: with their links for rare operations.
+        renew: the destinations of topics now; see EngineTopics.renewed.
     Attributes:
         open: appends that wait for claims, or for the results after them.
     """
 
-    def __init__(self, brokers: Brokers) -> None:
-        self._brokers, self._pending = brokers, PendingIds(brokers)
+    def __init__(self, brokers: Brokers, renew: Renew) -> None:
+        self._brokers, self._pending, self._renew = brokers, PendingIds(brokers), renew
         self.open = 0
 
     def concerns(self, message: MessageSlice) -> bool:
@@ -77,7 +80,7 @@ class EngineClaims:
         """As SendTarget.ask."""
 
         def work() -> list[Outcome]:
-            (settled,) = self._settled(durability, [message], self._deadline_s(), always=True)
+            (settled,) = self._fresh(self._settled(durability, [message], self._deadline_s(), always=True))
             if not isinstance(settled, MessageSlice):
                 return [settled]
             answer: AsyncResult = AsyncResult()
@@ -165,8 +168,9 @@ class EngineClaims:
         for _ in range(2):
             asked = [index for index in left if checked[index]]
             claimed = self._settled(durability, [messages[index] for index in asked], deadline_s, always=always)
-            settled: dict[int, Settled] = {index: messages[index] for index in left}
-            settled |= dict(zip(asked, claimed, strict=True))
+            waited: dict[int, Settled] = {index: messages[index] for index in left}
+            waited |= dict(zip(asked, claimed, strict=True))
+            settled = dict(zip(waited, self._fresh(waited.values()), strict=True))
             ready = {index: each for index, each in settled.items() if isinstance(each, MessageSlice)}
             outcomes_of = {index: each for index, each in settled.items() if not isinstance(each, MessageSlice)}
             if ready:
@@ -182,28 +186,62 @@ class EngineClaims:
         self, durability: int, messages: Sequence[MessageSlice], deadline_s: float, *, always: bool
     ) -> list[Settled]:
         """Claim the ids of checked messages whose queue is not at the id's home; `always`: ask about the others too."""
-        settled: list[Settled] = list(messages)
-        asked: dict[int, list[tuple[int, Claim]]] = {}
-        for index, message in enumerate(messages):
+        settled = self._fresh(messages)
+        asked: dict[int, list[tuple[int, MessageSlice, Claim]]] = {}
+        for index, message in enumerate(settled):
+            if not isinstance(message, MessageSlice):
+                continue
             home, claim = self._claim_of(message)
             if claim.queue is not None or always:
-                asked.setdefault(home, []).append((index, claim))
+                asked.setdefault(home, []).append((index, message, claim))
         asking = {
-            home: gevent.spawn(self._ask_home, home, durability, [claim for _, claim in listed], deadline_s)
+            home: gevent.spawn(self._ask_home, home, durability, [claim for *_, claim in listed], deadline_s)
             for home, listed in asked.items()
         }
         gevent.joinall(list(asking.values()), raise_error=True)
         for home, listed in asked.items():
-            for (index, _), claimed in zip(listed, asking[home].value, strict=True):
-                settled[index] = _bound(messages[index], claimed)
+            for (index, message, _), claimed in zip(listed, asking[home].value, strict=True):
+                settled[index] = _bound(message, claimed)
         return settled
+
+    def _fresh(self, settled: Iterable[Settled]) -> list[Settled]:
+        """Messages with the homes of now. A wait may have been for another master, whose group has another number since:
+        by its former one every queue looks like that of a group other than its id's home.
+        """
+        found = list(settled)
+        stale = {
+            each.destination.name.decode() for each in found if isinstance(each, MessageSlice) and self._is_stale(each)
+        }
+        if not stale:
+            return found
+        renewed: Mapping[str, Destination] = {}
+        code = int(Code.UNAVAILABLE)
+        try:
+            renewed = self._renew(stale)
+        except ResolveError as error:
+            code = error.code
+        for at, each in enumerate(found):
+            if isinstance(each, MessageSlice):
+                fresh = each._replace(destination=renewed.get(each.destination.name.decode(), each.destination))
+                found[at] = (code, 0, -1) if self._is_stale(fresh) else fresh
+        return found
+
+    def _is_stale(self, message: MessageSlice) -> bool:
+        """Whether the message's queue is not at the group that its destination tells."""
+        destination, queue = message.destination, _queue_of(message)
+        if destination.homes is None or queue is None:
+            return False
+        try:
+            home = self._brokers.router.home(topic_hash(destination.name), queue)
+        except ValueError:
+            return True
+        return queue >= destination.queues or home.number != destination.homes[queue]
 
     def _claim_of(self, message: MessageSlice) -> tuple[int, Claim]:
         """The home of the message's id, and its claim; its queue is None when it lives there."""
-        destination, key = message.destination, message.key
+        destination, queue = message.destination, _queue_of(message)
         shown = find_names(message.encoded)[0] or b""
         home = home_of_id(shown, self._brokers.id_homes)
-        queue = destination.queue_of_key(key) if isinstance(key, bytes) else key
         is_home = queue is None or destination.homes[queue] == home
         name = stored_name(destination.name.decode(), destination.made_ms)
         text = shown.decode("utf-8", "surrogateescape")
@@ -225,6 +263,11 @@ class EngineClaims:
         except PayloadError as error:
             limited.warning("broker_group=%s: %s", broker.name, error, about=broker.name)
             return unknown
+
+
+def _queue_of(message: MessageSlice) -> int | None:
+    key = message.key
+    return message.destination.queue_of_key(key) if isinstance(key, bytes) else key
 
 
 def _bound(message: MessageSlice, claimed: Claimed) -> Settled:

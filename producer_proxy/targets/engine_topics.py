@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 import gevent
@@ -102,6 +102,13 @@ class EngineTopics:
             destination.checked_at = generation & 0xFFFFFFFF
             self._mark(destination)
         return found
+
+    def renewed(self, names: Iterable[str]) -> dict[str, Destination]:
+        """As `resolve`, of those that still are at the engine, for messages that have waited since. Raises ResolveError."""
+        generation = self._view.generation
+        found = {name: topic for name in names if (topic := self._view.topic(name)) is not None}
+        here = {name: topic for name, topic in found.items() if ENGINE_HOME in (topic.home, topic.secondary)}
+        return self.resolve(here, generation, "")
 
     def _mark(self, destination: Destination) -> None:
         if self._buffer is not None:

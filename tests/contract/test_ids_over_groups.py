@@ -239,6 +239,38 @@ def test_a_group_that_does_not_tell_leaves_open_whether_a_message_is_stored_or_c
     assert pending(groups) == len(held)
 
 
+class LedAnew:
+    """A broker's link; before the first question about ids is answered, another node serves that log: its group has another
+    number in the proxy then, as after a switch to another master.
+    """
+
+    def __init__(self, groups, name: str) -> None:
+        self._groups, self._is_led_anew = groups, False
+        self.broker = next(each for each in groups.brokers.listed if each.name == name)
+        self._rpc, self.broker.rpc = self.broker.rpc, self
+
+    def __getattr__(self, name):
+        return getattr(self._rpc, name)
+
+    def call(self, op, payload, timeout_s):
+        if op == layout.CLAIM and not self._is_led_anew:
+            self._is_led_anew, before = True, self.broker.number
+            self._groups.engines[self.broker.name].begin_anew()
+            wait_until(lambda: self.broker.number != before and self._groups.all_closed())
+        return self._rpc.call(op, payload, timeout_s)
+
+
+@pytest.mark.parametrize("delay", [{"delay_ms": 3_600_000}, {}], ids=["delayed", "plain"])
+def test_a_group_that_is_led_anew_while_it_is_asked_about_ids_refuses_none_of_them(groups, delay):
+    assert codes(groups.send(*[Message(topic="once") for _ in range(50)])) == [Code.OK] * 50
+    for name in NAMES:
+        LedAnew(groups, name)
+    sent = [message(number, f"key-{number}" if number % 2 else None, **delay) for number in range(60)]
+    assert codes(groups.send(*sent)) == [Code.OK] * 60
+    assert codes(groups.send(*sent)) == [Code.DUPLICATE] * 60
+    assert pending(groups) + groups.stored() == 110
+
+
 def forget_claims(groups) -> None:
     """Let the claims end: as after the topic's window and a minute, which is shorter than many delays."""
     for engine in groups.engines.values():

@@ -19,6 +19,7 @@ from producer_proxy.send.delays import DelayStage, is_delayed
 from producer_proxy.send.pending import PendingMessage, open_ones
 from producer_proxy.send.returned import ReturnedMessages
 from producer_proxy.targets.engine import EngineTarget
+from producer_proxy.targets.engine_topics import EngineTopics
 from producer_proxy.targets.topics import TopicRoute
 
 NOW = 1_700_000_000_000
@@ -96,7 +97,7 @@ def send(rpc: Rpc, *messages: Message, **definition) -> list[SendResult]:
     pending = [PendingMessage(message) for message in call.messages]
     for each in pending:
         each.result = "fault" if each.message.fault else None
-    topics = Topics(EngineTarget(One(rpc), None), **definition)
+    topics = Topics(EngineTarget(One(rpc), EngineTopics(None, None, None)), **definition)
     DelayStage(topics, lambda: NOW, lambda: ASSIGNED, ReturnedMessages(lambda: NOW)).answer(
         open_ones(pending), call.durability, 3
     )
