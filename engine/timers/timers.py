@@ -141,7 +141,7 @@ class Timers:
         if (timer.topic_id, shown_id) in ids or self._store.find(timer.topic_id, shown_id) is not None:
             return Added(DUPLICATE)
         first_copy = self._log.first_copy(timer.topic_id, shown_id) if timer.id_window_ms else None
-        if first_copy is None:
+        if first_copy is None or first_copy[0] == CLAIM_QUEUE | timer.queue:
             return Added(OK)
         queue, offset = first_copy
         return Added(CLAIMED, queue ^ CLAIM_QUEUE) if queue & CLAIM_QUEUE else Added(DUPLICATE, queue, offset)

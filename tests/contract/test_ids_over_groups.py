@@ -144,6 +144,17 @@ def test_a_claim_without_a_message_decides_the_queue_of_every_copy(groups):
     assert groups.stored() == 31
 
 
+def test_a_claim_at_the_home_of_its_queue_refuses_neither_its_message_nor_a_copy(groups):
+    assert codes(groups.send(Message(topic="once"))) == [Code.OK]
+    sent = [message(number, f"key-{number}", **({"delay_ms": 3_600_000} if number % 2 else {})) for number in range(60)]
+    queues = {each.id: queue_of(each.key.encode(), QUEUES) for each in sent}
+    sent = [each for each in sent if groups.home(queues[each.id]) == groups.home_of_id(each.id)]
+    assert {groups.claim(each.id, queues[each.id])[0] for each in sent} == {Code.OK}
+    assert codes(groups.send(*sent)) == [Code.OK] * len(sent)
+    copies = [message(each.id.removeprefix("order-"), None, delay_ms=each.delay_ms) for each in sent]
+    assert codes(groups.send(*sent, *copies)) == [Code.DUPLICATE] * 2 * len(sent)
+
+
 def test_a_message_whose_ids_home_is_away_is_stored_nowhere(groups):
     assert codes(groups.send(*[Message(topic="once") for _ in range(50)])) == [Code.OK] * 50
     keyed = [message(number, f"key-{number}") for number in range(200)]

@@ -5,7 +5,7 @@ from libc.string cimport memcpy, memmove
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
-from engine.link.constants cimport BATCH_CHECK_IDS, BATCH_HEADER_SIZE
+from engine.link.constants cimport BATCH_CHECK_IDS, BATCH_HEADER_SIZE, CLAIM_QUEUE
 from engine.link.loads cimport load32, load64
 from engine.log.segment._index cimport BatchHeader
 
@@ -98,6 +98,7 @@ cdef class IdWindow:
         cdef size_t at
         cdef IdTable* table
         cdef IdEntry* entry
+        cdef IdEntry* claim = NULL
         cdef uint64_t bits = filter_bits(hash)
         # Each may be a cache miss; fetched together they cost little more than one.
         for i in range(self.table_count):
@@ -110,9 +111,12 @@ cdef class IdWindow:
             while table.slots[at].expires_s:
                 entry = &table.slots[at]
                 if entry.low == hash.low and entry.high == hash.high and entry.expires_s > now_s:
-                    return entry
+                    if not entry.queue & CLAIM_QUEUE:
+                        return entry
+                    if claim == NULL:
+                        claim = entry
                 at = (at + 1) & table.mask
-        return NULL
+        return claim
 
     cdef int add(self, const Hash* hash, uint64_t offset, uint32_t queue, uint32_t expires_s, uint32_t now_s) except -1:
         cdef IdTable* table

@@ -11,6 +11,7 @@ from mmap import mmap
 from common.ids import ID_WINDOW_MS_MAX
 from common.siphash import siphash_of
 from common.wire.names import find_names
+from engine.link.claim import CLAIM_QUEUE
 from engine.log.format import BATCH_HEADER, BATCH_HEADER_SIZE, FLAG_CHECK_IDS, ID_ENTRY, padded
 
 SLOTS_MIN = 4096
@@ -70,15 +71,18 @@ class IdWindow:
         return siphash_of(self._k0, self._k1 ^ topic_id, shown)
 
     def find(self, hashed: bytes, now_s: int) -> tuple[int, int] | None:
-        """(queue, offset) of the first copy within its window, or None."""
+        """(queue, offset) of the first copy within its window; without a copy, of a claim; else None."""
+        claim = None
         for table in reversed(self._tables):
             for offset, queue, expires_s in table.entries.get(hashed, ()):
                 if expires_s > now_s:
-                    return queue, offset
-        return None
+                    if not queue & CLAIM_QUEUE:
+                        return queue, offset
+                    claim = claim or (queue, offset)
+        return claim
 
     def add(self, hashed: bytes, offset: int, queue: int, expires_s: int, now_s: int) -> None:
-        """Remember an id that was not found."""
+        """Remember an id of which no copy was found."""
         while len(self._tables) > 1 and self._tables[0].expires_s <= now_s:
             self._drop_oldest(now_s)
         if not self._tables or self._tables[-1].count * 4 >= self._tables[-1].slots * 3:

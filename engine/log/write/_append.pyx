@@ -130,7 +130,7 @@ cdef class Appender(KnownQueues):
             if self.id_now_ms < 0:
                 self.id_now_ms = self.id_ahead_ms + <int64_t>self.monotonic_ms()
             first = self.ids.find(&hash, <uint32_t>(self.id_now_ms // 1000))
-            if first != NULL and not (trusted and first.queue & CLAIM_QUEUE):    # for what the engine stores, a claim is no copy
+            if first and not (trusted and first.queue & CLAIM_QUEUE or first.queue == CLAIM_QUEUE | header.queue):    # see append.py
                 self.ids.hits += 1
                 (<uint32_t*>(result + 4))[0], base_offset[0] = first.queue & ~<uint32_t>CLAIM_QUEUE, first.offset
                 return CODE_CLAIMED if first.queue & CLAIM_QUEUE else CODE_DUPLICATE

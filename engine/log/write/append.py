@@ -231,8 +231,9 @@ class Appender(KnownQueues):
             if self._id_now_ms is None:
                 self._id_now_ms = self.id_time.now_ms()
             first = self.ids.find(hashed, self._id_now_ms // 1000)
-            # For what the engine itself stores, a claim is no copy.
-            if first is not None and not (trusted and first[0] & CLAIM_QUEUE):
+            # A claim is no copy for what the engine itself stores, and for what it was made for.
+            own = CLAIM_QUEUE | BATCH_HEADER.unpack_from(batch)[7]
+            if first is not None and not ((trusted and first[0] & CLAIM_QUEUE) or first[0] == own):
                 self.ids.hits += 1
                 code = CODE_CLAIMED if first[0] & CLAIM_QUEUE else CODE_DUPLICATE
                 return code, first[0] & ~CLAIM_QUEUE, first[1]

@@ -13,6 +13,8 @@ from machine import NOW, Machine
 
 from engine.env.simulated import SimulatedEnv
 from engine.errors import DiskFullError
+from engine.link.claim import Claim, claim_batch
+from engine.link.codes import CLAIMED
 
 
 def test_a_second_copy_is_not_stored_and_is_told_the_queue_and_offset_of_the_first(any_machine):
@@ -25,6 +27,14 @@ def test_a_second_copy_is_not_stored_and_is_told_the_queue_and_offset_of_the_fir
     assert m.log.end_position == end
     assert m.bodies(1, 2) == [b"x", b"y", message(b"a")]
     assert m.bodies(1, 0) == []
+
+
+def test_a_claim_refuses_other_queues_and_is_no_copy_of_the_message_that_it_was_made_for(any_machine):
+    m = any_machine
+    m.log.for_timers.append(claim_batch(1, Claim("t", 4, "a", 2, 10_000), 2), 1)
+    assert send(m, batch(m, 0, b"a")) == [(CLAIMED, 2, 0)]
+    assert send(m, batch(m, 2, b"a")) == [(OK, 0, 0)]
+    assert send(m, batch(m, 2, b"a"), batch(m, 0, b"a")) == [(DUPLICATE, 2, 0), (DUPLICATE, 2, 0)]
 
 
 def test_ids_are_a_topics_own_and_compared_as_a_whole(machine):
