@@ -22,6 +22,7 @@ from producer_proxy.requests._token cimport MAC_SIZE, ReplyTokenBytes, bound_mac
 
 from common.clock import SystemClock
 from common.reply_token import key_of
+from engine.client.rpc import LOST
 from engine.link import layout
 from engine.link.errors import LinkDown
 from producer_proxy.requests import requests as reference
@@ -171,7 +172,7 @@ cdef class ReplyInFlight(RequestTimer):
 
     def answered(self, int code, sentence):
         """The broker's answer."""
-        self.end_with(code)
+        self.end_with(TIMEOUT if sentence is LOST else code)
 
     cdef int due(self) except -1:
         return self.end_with(TIMEOUT)

@@ -14,6 +14,7 @@ from common.clock import Clock
 from common.contract import Code
 from common.reply_token import TOKEN_SIZE, ReplyToken, ReplyTokens, read_token
 from common.timer_heap import TimerHeap
+from engine.client.rpc import LOST
 from engine.link import layout
 from engine.link.errors import LinkDown
 
@@ -331,10 +332,10 @@ class _ReplyInFlight:
         self.give_up = partial(self.answered, Code.TIMEOUT, b"")
 
     def answered(self, code: int, sentence: bytes) -> None:
-        """Take the broker's answer, or TIMEOUT without one."""
+        """Take the broker's answer, or TIMEOUT without one: the reply may have been passed on."""
         told, self._told = self._told, _ignore
         self._timers.cancel(self.tick, self.give_up)
-        told(code)
+        told(int(Code.TIMEOUT) if sentence is LOST else code)
 
 
 def _ignore(code: int) -> None:

@@ -55,8 +55,9 @@ class EngineTimers:
         is_complete = asked and len(asked) == len(self._brokers.listed)
         answers = [] if is_complete else [(int(Code.UNAVAILABLE), b"")]
         for call in gevent.iwait(calls):
-            answers.append(call.get())
-            if answers[-1][0] == Code.OK:
+            code, answer = call.get()
+            answers.append((int(Code.TIMEOUT) if answer is LOST else code, answer))
+            if code == Code.OK:
                 break
         code, answer = next((each for each in answers if each[0] == Code.OK), None) or _decisive(answers)
         return code, answer.decode("utf-8", "replace") if code == Code.NOT_CANCELLABLE else None
@@ -101,5 +102,8 @@ def _timer(message: DelayedMessage, topic_id: int, queue: int | None) -> Timer:
 
 
 def _decisive(answers: list[tuple[int, bytes]]) -> tuple[int, bytes]:
-    """The deciding answer when no group has cancelled. A group that did not answer may hold the message."""
-    return next((each for each in answers if each[0] != Code.NOT_CANCELLABLE), answers[0])
+    """The deciding answer when no group is known to have cancelled. One that did not answer may have, or may hold the
+    message.
+    """
+    decisive = [each for each in answers if each[0] != Code.NOT_CANCELLABLE]
+    return next((each for each in decisive if each[0] == Code.TIMEOUT), (decisive or answers)[0])

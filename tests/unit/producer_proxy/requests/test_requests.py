@@ -12,6 +12,7 @@ import pytest
 from common.clock import FakeClock
 from common.contract import Code
 from common.reply_token import ReplyTokens, bind_token, key_of, read_token, reply_key
+from engine.client.rpc import LOST
 from engine.link import layout
 from engine.link.errors import LinkDown
 from producer_proxy.requests import grouped
@@ -309,6 +310,13 @@ def test_a_reply_goes_to_the_broker_and_its_word_is_the_repliers(desk):
         assert replier.heard == [code]
     desk.turn(5_000)
     assert desk.requests.replies == 4
+
+
+def test_a_reply_whose_link_broke_may_have_been_passed_on(desk):
+    _, opened = desk.ask()
+    replier = Replier(desk, opened.token)
+    desk.rpc.sent[-1][2](Code.UNAVAILABLE, LOST)
+    assert replier.heard == [Code.TIMEOUT]
 
 
 @pytest.mark.parametrize("token", [b"", b"short", b"x" * 40, b"x" * 41])

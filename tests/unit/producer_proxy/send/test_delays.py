@@ -234,6 +234,12 @@ def test_what_cannot_be_cancelled_says_so():
     )
 
 
+def test_a_cancellation_whose_link_broke_may_have_been_done():
+    rpc = Rpc(code=Code.UNAVAILABLE, sentence=LOST)
+    (result,) = send(rpc, Message(topic="orders", id="mine", operation=Operation.CANCEL))
+    assert (result.code, result.id) == (Code.TIMEOUT, "mine")
+
+
 @pytest.mark.parametrize(
     ("loop", "expected"),
     [
