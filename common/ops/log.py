@@ -30,7 +30,8 @@ class PlaceLimit(logging.Filter):
     """Passes at most PLACE_LINES_MAX lines per PLACE_INTERVAL_S from each place in the code.
 
     The first line after an interval has the number of those that were left out, as `left_out`. Native code has no line
-    numbers, so the text before its values is formatted tells places apart, too, as long as there are few.
+    numbers, so the text before its values is formatted tells places apart, too, as long as there are few. Not for waitress,
+    which writes the paths of requests into it.
     """
 
     def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
@@ -40,7 +41,8 @@ class PlaceLimit(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         now_s = self._monotonic_s()
-        text = str(record.msg) if len(self._places) < PLACES_MAX else ""
+        tells_places = len(self._places) < PLACES_MAX and not record.name.startswith("waitress")
+        text = str(record.msg) if tells_places else ""
         place = self._places.setdefault((record.pathname, record.lineno, text), [0.0, 0, 0])
         if now_s >= place[0]:
             record.left_out = int(place[2])

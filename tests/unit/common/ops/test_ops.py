@@ -155,10 +155,11 @@ def test_a_place_in_the_code_writes_a_few_lines_per_minute_and_says_how_many_wer
     assert sum(limit.filter(line(number, "kazoo.client")) for number in range(1000)) == 1
 
 
-def test_lines_whose_text_is_always_another_are_limited_by_their_place():
+@pytest.mark.parametrize(("name", "passed"), [("x", PLACES_MAX + PLACE_LINES_MAX), ("waitress", PLACE_LINES_MAX)])
+def test_lines_whose_text_is_always_another_are_limited_by_their_place(name, passed):
     limit = PlaceLimit(lambda: 0.0)
-    records = [logging.LogRecord("x", 30, "a.py", 1, f"line {n}", (), None) for n in range(3 * PLACES_MAX)]
-    assert sum(map(limit.filter, records)) == PLACES_MAX + PLACE_LINES_MAX
+    records = [logging.LogRecord(name, 30, "a.py", 1, f"line {n}", (), None) for n in range(3 * PLACES_MAX)]
+    assert sum(map(limit.filter, records)) == passed
 
 
 @pytest.mark.parametrize(
