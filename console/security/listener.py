@@ -33,6 +33,7 @@ class PageRequest(HTTPRequestParser):
     """A request as it comes in."""
 
     error: Any = None
+    path = ""  # waitress logs it when the client of a request has left, also where no path was found in it
 
     def received(self, data: bytes) -> int:
         taken: int = super().received(data)

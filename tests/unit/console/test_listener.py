@@ -1,11 +1,13 @@
 """The console's server among peers that are slow, silent or not signed in."""
 
+import logging
 import socket
 import threading
 import time
 
 import pytest
 from waitress import wasyncore
+from waitress.channel import ClientDisconnected
 
 from console.security import listener
 from tests.waiting import until
@@ -108,6 +110,20 @@ def test_a_body_without_a_session_is_small_and_refused_by_its_head_or_as_it_come
             assert b" 413 " in sock.recv(100)
         except ConnectionError:
             pass
+
+
+@pytest.mark.parametrize("request_bytes", [b"GET / HTTP/1.1\r\n\r\n", b"GET /\x00\xff HTTP/1.1\r\nA\x00: b\r\n\r\n"])
+def test_a_client_that_leaves_before_its_answer_is_no_error(server, monkeypatch, caplog, request_bytes):
+    def left(connection, data):
+        raise ClientDisconnected
+
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(listener.PageConnection, "write_soon", left)
+    with connect(server) as sock:
+        sock.sendall(request_bytes)
+        until(lambda: caplog.records, "it is told")
+        until(lambda: not any(each.requests for each in server.active_channels.values()), "nothing is kept of it")
+    assert [each.levelname for each in caplog.records] == ["INFO"]
 
 
 def test_a_stream_whose_reader_takes_nothing_ends_and_frees_its_thread(server):
