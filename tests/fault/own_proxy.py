@@ -1,4 +1,4 @@
-"""Additional producer proxy of a test, for the engine of a running Penstock."""
+"""Additional proxy of a test, for the engine of a running Penstock."""
 
 import json
 import os
@@ -27,15 +27,18 @@ class OwnProxy:
     """Listens on a port of its own choice; a new one after each `start()`.
 
     Args:
-        options: of the producer proxy, beside those that say where everything is.
+        options: of the proxy, beside those that say where everything is.
         wrapper: what its command is an argument of, such as `unshare`.
+        kind: of the proxy.
     """
 
-    def __init__(self, penstock: RunningPenstock, *options: str, wrapper: Sequence[str] = ()) -> None:
+    def __init__(
+        self, penstock: RunningPenstock, *options: str, wrapper: Sequence[str] = (), kind: str = "producer_proxy"
+    ) -> None:
         facts = penstock.refresh()
         engine = facts["engine"]
         self._command = [
-            *wrapper, sys.executable, "-P", "-m", "producer_proxy", "--listen", "127.0.0.1:0", "--ops", "127.0.0.1:0",
+            *wrapper, sys.executable, "-P", "-m", kind, "--listen", "127.0.0.1:0", "--ops", "127.0.0.1:0",
             "--engine", f"{engine['host']}:{engine['port']}", "--config", facts["config"],
             "--cluster-key", facts["cluster_key"], *secrets_key(penstock), *options,
         ]  # fmt: skip

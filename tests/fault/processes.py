@@ -21,6 +21,12 @@ def rss_bytes_peak(pid: int) -> int:
     return _status(pid, "VmHWM")
 
 
+def pss_bytes(pid: int) -> int:
+    """Resident memory, with its share of what other processes have, too."""
+    rows = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return int(next(row for row in rows if row.startswith("Pss:")).split()[1]) * 1024
+
+
 def forget_peak(pid: int) -> None:
     Path(f"/proc/{pid}/clear_refs").write_text("5")
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import re
 import socket
 import ssl
 import struct
@@ -15,24 +16,28 @@ from tests.fault.floods.strangers import ADDRESSES, ANSWER_BYTES, RESET, room_fo
 from tests.fuzz.mutate import mutated
 from tests.link_bytes import RawLink
 
-THREADS = 16
+THREADS = 32
 WAIT_S = 0.02
+PAGE_WAIT_S = 0.25
 WELL_FRAMED = 0.9  # of the frames have the size that their head says, so that what is in them is looked at
 KEPT_HEAD = 0.6  # of the frames keep their head: the credential, or the operation
 PER_CONNECTION = 40
 TOGETHER = 8  # frames that are sent at once, where their sizes are right: the answers are counted
 SEND_S_MAX = 5.0
+CONTENT_LENGTH = re.compile(rb"\r\nContent-Length: (\d+)", re.IGNORECASE)
 
 
 class FloodedPort(NamedTuple):
     """
     Attributes:
         address: host and port, or ("unix", path).
-        form: of the frames: "thrift", "link" or "http".
+        form: of the frames: "thrift", "link", "http" or "bytes".
         seeds: whole frames, with their size.
         head: bytes with which seeds begin, behind the size, and which most mutants keep.
         prologue: "tls"; "proof": of a link; "" without one.
         role, key: of the proof.
+        headers, fields: of HTTP, which most mutants have: of a session, and before what is in a form.
+        wait_s: for the next answer.
     """
 
     address: tuple[str, int | str]
@@ -42,6 +47,9 @@ class FloodedPort(NamedTuple):
     prologue: str = ""
     role: str = ""
     key: bytes = b""
+    headers: bytes = b""
+    fields: bytes = b""
+    wait_s: float = WAIT_S
 
 
 def mutated_frames(port: FloodedPort, count: int, seed: int, seconds: float) -> Counter[str]:
@@ -63,7 +71,7 @@ def mutated_frames(port: FloodedPort, count: int, seed: int, seconds: float) -> 
 
 
 class _Worker:
-    """One thread: a frame, then its answer, an end, or nothing for WAIT_S."""
+    """One thread: a frame, then its answer, an end, or nothing for a while."""
 
     def __init__(self, port: FloodedPort, count: int, rng: random.Random, end_s: float) -> None:
         self._port, self._count, self._rng, self._end_s = port, count, rng, end_s
@@ -100,7 +108,7 @@ class _Worker:
             frames.append(frame)
         self._sock.settimeout(SEND_S_MAX)
         self._sock.sendall(b"".join(frames))
-        self._sock.settimeout(WAIT_S)
+        self._sock.settimeout(self._port.wait_s)
         received, wanted = bytearray(), len(frames)
         while True:
             try:
@@ -165,6 +173,10 @@ def proved(sock: socket.socket, key: bytes, role: str) -> RawLink:
 
 def answer_size(form: str, received: bytearray) -> int:
     """Of the first answer; 0: it is not known yet."""
+    if form == "http":
+        head, end, _ = bytes(received).partition(b"\r\n\r\n")
+        length = CONTENT_LENGTH.search(head)
+        return len(head) + len(end) + int(length[1] if length else 0) if end else 0
     if len(received) < 4:
         return 0
     return 4 + int.from_bytes(received[:4], "little" if form == "link" else "big")
@@ -194,9 +206,24 @@ def link_frame(port: FloodedPort, rng: random.Random) -> tuple[bytes, bool]:
 
 
 def http_request(port: FloodedPort, rng: random.Random) -> tuple[bytes, bool]:
+    """A mutant; most have the length of their body and what the port adds, so that what is in them is looked at."""
+    request = mutated(port.seeds, rng)
+    line, _, rest = request.partition(b"\r\n")
+    head, end, body = rest.partition(b"\r\n\r\n")
+    if not end or rng.random() >= WELL_FRAMED:
+        return request, False
+    if rng.random() < KEPT_HEAD:
+        line += b"\r\n" + port.headers.rstrip() if port.headers else b""
+        body = port.fields + body if body else b""
+    kept = (each for each in head.split(b"\r\n") if not each.lower().startswith(b"content-length"))
+    length = b"\r\nContent-Length: %d" % len(body) if body else b""
+    return line + b"\r\n" + b"\r\n".join(kept) + length + end + body, True
+
+
+def bare_bytes(port: FloodedPort, rng: random.Random) -> tuple[bytes, bool]:
     return mutated(port.seeds, rng), False
 
 
 FRAMES: dict[str, Callable[[FloodedPort, random.Random], tuple[bytes, bool]]] = {
-    "thrift": thrift_frame, "link": link_frame, "http": http_request,
+    "thrift": thrift_frame, "link": link_frame, "http": http_request, "bytes": bare_bytes,
 }  # fmt: skip

@@ -21,7 +21,7 @@ from common.contract import Code, Message, PullRequest, SendRequest, decode_repl
 from tests.e2e.running import Application
 from tests.fault.hostile_frames import framed
 from tests.fault.paced import percentile
-from tests.fault.processes import forget_peak, rss_bytes, rss_bytes_peak
+from tests.fault.processes import forget_peak, pss_bytes, rss_bytes, rss_bytes_peak
 from tests.fault.stock_clients import credential
 
 PAUSE_S = 0.005
@@ -29,17 +29,21 @@ NEW_EVERY_S = 0.25
 QUIET_S_MAX = 3.0
 ANSWER_S_MAX = 8.0  # less than the greeting deadline: a machine without time for a handshake is no refusal
 MIB = 1 << 20
-OPEN, NEW, OPEN_TLS, NEW_TLS = "open", "new", "open, TLS", "new, TLS"
+OPEN, NEW, OPEN_TLS, NEW_TLS, PAGE = "open", "new", "open, TLS", "new, TLS", "page"
 
 
 class HonestTarget(NamedTuple):
-    """Where honest clients call. `tls` None: there is no listener with TLS; `is_pull`: a consumer proxy."""
+    """Where honest clients call. `tls` None: there is no listener with TLS; `is_pull`: a consumer proxy.
+
+    `page` None: none is asked for; else where /healthz is, by connections of their own.
+    """
 
     plain: tuple[str, int]
     who: Application
     topic: str
     tls: tuple[str, int] | None = None
     is_pull: bool = False
+    page: tuple[str, int] | None = None
 
     def call(self) -> bytes:
         who = credential(self.who)
@@ -59,6 +63,8 @@ def honest_calls(target: HonestTarget, seconds: float) -> tuple[dict[str, list[f
     if target.tls is not None:
         context = ssl._create_unverified_context()
         kinds += [(OPEN_TLS, target.tls, context), (NEW_TLS, target.tls, context)]
+    if target.page is not None:
+        kinds.append((PAGE, target.page, None))
     open_ones: dict[str, socket.socket] = {}
     call, new_s, end_s = target.call(), 0.0, time.monotonic() + seconds
     while (now_s := time.monotonic()) < end_s:
@@ -71,12 +77,12 @@ def honest_calls(target: HonestTarget, seconds: float) -> tuple[dict[str, list[f
             began_s = time.monotonic()
             try:
                 sock = open_ones.pop(kind, None) or _connected(address, context)
-                _ask(sock, call)
+                (_read_page if kind == PAGE else _ask)(sock, call)
             except (OSError, EOFError) as error:
                 failed.append(f"{kind}: {error!r}")
                 continue
             took_s.setdefault(kind, []).append(time.monotonic() - began_s)
-            if is_new:
+            if is_new or kind == PAGE:
                 sock.close()
             else:
                 open_ones[kind] = sock
@@ -97,6 +103,13 @@ def _ask(sock: socket.socket, call: bytes) -> None:
     code = answer.code if hasattr(answer, "code") and not hasattr(answer, "results") else answer.results[0].code
     if code != Code.OK:
         raise OSError(f"code {code}")
+
+
+def _read_page(sock: socket.socket, _: bytes) -> None:
+    sock.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+    answer = b"".join(iter(lambda: sock.recv(65_536), b""))
+    if b" 200 " not in answer.partition(b"\r\n")[0]:
+        raise OSError(f"{answer[:80]!r}")
 
 
 def exactly(sock: socket.socket, size: int) -> bytes:
@@ -166,11 +179,11 @@ def processes() -> ProcessPoolExecutor:
 
 
 class Memory:
-    """Resident memory of a process, from before a flood on."""
+    """Resident memory of a process, from before a flood on; in its line the shared part, too (PSS)."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self.before = rss_bytes(pid)
+        self.before, self._pss = rss_bytes(pid), pss_bytes(pid)
         forget_peak(pid)
 
     @property
@@ -185,7 +198,10 @@ class Memory:
 
     def line(self) -> str:
         """Before, at the peak, now."""
-        return f"MiB {self.before / MIB:.1f}, peak +{self.peak / MIB:.1f}, now {self.kept / MIB:+.1f}"
+        return (
+            f"MiB {self.before / MIB:.1f}, peak +{self.peak / MIB:.1f}, now {self.kept / MIB:+.1f}, "
+            f"PSS {self._pss / MIB:.1f} → {pss_bytes(self._pid) / MIB:.1f}"
+        )
 
 
 def log_bytes(folder: Path) -> int:

@@ -6,14 +6,18 @@ Short by default; `make floods` shows 300,000 frames to each port.
 import itertools
 import os
 import shutil
+from contextlib import ExitStack
+from functools import cache
 
 import pytest
 
 from engine.link.proof import KAFKA_BRIDGE_ROLE, REPLICA_ROLE
 from tests.fault import hostile_frames as hostile
-from tests.fault.floods import link_seeds
-from tests.fault.floods.frames import FloodedPort, mutated_frames
+from tests.fault.floods import http_seeds, link_seeds
+from tests.fault.floods.frames import PAGE_WAIT_S, FloodedPort, mutated_frames
 from tests.fault.floods.honest import MIB, Beside, HonestTarget, Memory, log_bytes, processes
+from tests.fault.floods.sessions import session
+from tests.fault.floods.strangers import client_hello
 from tests.fault.hostile_frames import framed
 from tests.fault.own_proxy import OwnProxy
 from tests.fault.processes import cpu_s
@@ -31,19 +35,6 @@ GROWN_BYTES_MAX = 48 * MIB
 PROVED_BYTES = 128  # per frame: who knows the key may add groups, topics and messages, whose names are kept
 LOG_BYTES_MAX = 200_000
 TRACEBACKS_MAX = 3
-HTTP = [
-    b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
-    b"GET /connections?limit=10&group=g HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: */*\r\n\r\n",
-    b"GET /readyz HTTP/1.0\r\n\r\n",
-    b"HEAD /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
-    b"POST /connections/close HTTP/1.1\r\nHost: x\r\nPenstock-Proof: 00\r\nPenstock-Time: 1\r\nContent-Length: 4\r\n\r\nabcd",
-    b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: penstock=abc; penstock-browser=x.y\r\n\r\n",
-    b"POST /sign-in HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 19\r\n\r\n"
-    b"name=a&password=bcd",
-    b"GET /api/v1/topics?limit=3 HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer abc\r\n\r\n",
-    b"POST /api/v1/topics HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
-    b"GET /sign-in/openid/answer?state=a&code=b HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Forwarded-For: 1.2.3.4\r\n\r\n",
-]
 
 
 class Site:
@@ -83,20 +74,28 @@ def site(penstock_factory):
 
 @pytest.fixture(scope="module")
 def tls_proxy(site, tmp_path_factory):
+    """The proxy of a kind, with a listener of TLS."""
     require(shutil.which("openssl"), "the openssl command")
     chain, key = self_signed(tmp_path_factory.mktemp("tls"), "localhost")
     options = ["--tls-listen", "127.0.0.1:0", "--tls-cert", str(chain), "--tls-key", str(key)]
-    with OwnProxy(site.penstock, *options) as made:
-        yield made
+    with ExitStack() as stack:
+        yield cache(lambda kind: stack.enter_context(OwnProxy(site.penstock, *options, kind=kind)))
+
+
+def tls_ports(site, name, proxy):
+    """The same as `ports`, of a proxy with TLS."""
+    tls, method = (proxy.facts["host"], proxy.facts["tls_port"]), "pull" if "consumer" in name else "send"
+    target = HonestTarget(proxy.address, site.shop, "honest", tls, is_pull=method == "pull")
+    if name.endswith("handshake"):
+        return FloodedPort(tls, "bytes", [client_hello()]), proxy.facts["pid"], target
+    return site.thrift(tls, method, prologue="tls"), proxy.facts["pid"], target
 
 
 def ports(site, name, tls_proxy):
     """The port of that name, its process, and where honest clients call beside it."""
     engine, bridge = site.address("engine"), ("unix", str(site.penstock.data / "kafka_bridge.sock"))
-    if name == "producer proxy, TLS":
-        tls = (tls_proxy.facts["host"], tls_proxy.facts["tls_port"])
-        target = HonestTarget(tls_proxy.address, site.shop, "honest", tls)
-        return site.thrift(tls, "send", prologue="tls"), tls_proxy.facts["pid"], target
+    if ", TLS" in name:
+        return tls_ports(site, name, tls_proxy("consumer_proxy" if "consumer" in name else "producer_proxy"))
     pid = site.penstock.pids
     made = {
         "producer proxy": lambda: (site.thrift(site.penstock.producer, "send"), "producer_proxy"),
@@ -109,20 +108,27 @@ def ports(site, name, tls_proxy):
         "bridge link, stranger": lambda: (FloodedPort(bridge, "link", link_seeds.of_strangers()), "kafka_bridge"),
         "bridge link, proxy": lambda: (
             FloodedPort(bridge, "link", link_seeds.of_bridge_links(), 0, "proof", KAFKA_BRIDGE_ROLE, site.key), "kafka_bridge"),
-        "operators' port, producer proxy": lambda: (FloodedPort(site.ops("producer_proxy"), "http", HTTP), "producer_proxy"),
-        "operators' port, engine": lambda: (FloodedPort(site.ops("engine"), "http", HTTP), "engine"),
-        "console": lambda: (FloodedPort(site.address("console"), "http", HTTP), "console"),
+        "operators' port, producer proxy": lambda: (
+            FloodedPort(site.ops("producer_proxy"), "http", http_seeds.of_operators()), "producer_proxy"),
+        "operators' port, consumer proxy": lambda: (
+            FloodedPort(site.ops("consumer_proxy"), "http", http_seeds.of_operators()), "consumer_proxy"),
+        "operators' port, engine": lambda: (FloodedPort(site.ops("engine"), "http", http_seeds.of_operators()), "engine"),
+        "console, visitor": lambda: (FloodedPort(site.address("console"), "http", http_seeds.of_visitors(), wait_s=PAGE_WAIT_S), "console"),
+        "console, signed in": lambda: (
+            FloodedPort(site.address("console"), "http", http_seeds.of_people("orders"), wait_s=PAGE_WAIT_S,
+                        **session(site.penstock)), "console"),
     }  # fmt: skip
     port, process = made[name]()
     is_pull = process == "consumer_proxy"
     honest = HonestTarget(site.penstock.consumer, site.shop, "honest", is_pull=True) if is_pull else site.target
-    return port, pid[process], honest
+    return port, pid[process], honest._replace(page=port.address if port.form == "http" else None)
 
 
 NAMES = [
-    "producer proxy", "producer proxy, TLS", "consumer proxy", "engine link, stranger", "engine link, proxy",
-    "replication link", "bridge link, stranger", "bridge link, proxy", "operators' port, producer proxy",
-    "operators' port, engine", "console",
+    "producer proxy", "producer proxy, TLS", "producer proxy, TLS handshake", "consumer proxy", "consumer proxy, TLS",
+    "engine link, stranger", "engine link, proxy", "replication link", "bridge link, stranger", "bridge link, proxy",
+    "operators' port, producer proxy", "operators' port, consumer proxy", "operators' port, engine",
+    "console, visitor", "console, signed in",
 ]  # fmt: skip
 
 
