@@ -17,13 +17,14 @@ from tests.fuzz.mutate import mutated
 from tests.link_bytes import RawLink
 
 THREADS = 32
-WAIT_S = 0.02
+WAIT_S = 0.1  # for answers: on a busy machine much less ends connections that are about to answer
 PAGE_WAIT_S = 0.25
 WELL_FRAMED = 0.9  # of the frames have the size that their head says, so that what is in them is looked at
 KEPT_HEAD = 0.6  # of the frames keep their head: the credential, or the operation
 PER_CONNECTION = 40
 TOGETHER = 8  # frames that are sent at once, where their sizes are right: the answers are counted
 SEND_S_MAX = 5.0
+CLIENT_TLS = ssl._create_unverified_context()
 CONTENT_LENGTH = re.compile(rb"\r\nContent-Length: (\d+)", re.IGNORECASE)
 
 
@@ -151,7 +152,7 @@ class _Worker:
             sock.bind((f"127.0.9.{1 + self._rng.randrange(ADDRESSES)}", 0))
             sock.connect((host, port))
         if self._port.prologue == "tls":
-            return ssl._create_unverified_context().wrap_socket(sock)
+            return CLIENT_TLS.wrap_socket(sock)
         if self._port.prologue == "proof":
             proved(sock, self._port.key, self._port.role)
         return sock
