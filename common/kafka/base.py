@@ -202,12 +202,11 @@ class PartitionReader(ABC):
     @property
     @abstractmethod
     def interruptions(self) -> int:
-        """The number of its connections to the cluster that have ended.
+        """The number of its connections to the cluster that have ended; it may grow by more than that.
 
         Over one connection a partition only grows. Behind the next one a cluster may have been put back to an older copy of
         its data, and have other records at offsets that were read before. It counts before poll() returns anything that
-        has come over the next connection. The end of one connection of several counts in one driver only: where a single
-        broker goes back, the epochs of its partitions grow, by which both libraries find a position that is not there.
+        has come over the next connection.
         """
 
     @abstractmethod
@@ -269,7 +268,7 @@ class GroupReader(ABC):
 
     @abstractmethod
     def commit(self, positions: Mapping[Partition, int], notes: Mapping[Partition, str] = NO_NOTES) -> CommitResult:
-        """Commit next offsets to read. Blocks until the coordinator has answered, for some 10 s at most.
+        """Commit next offsets to read. Blocks until the coordinator has answered: for some 10 s, and while it is away.
 
         Args:
             notes: texts that are kept with positions, as Kafka's offset metadata.

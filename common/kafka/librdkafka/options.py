@@ -12,6 +12,8 @@ from common.kafka.errors import ClusterUnreachable, KafkaFault, LoginRefused
 
 STEP_S = 0.5
 _LOGIN = (KafkaError._AUTHENTICATION, KafkaError._SSL)
+ENDS_LOG_LEVEL, _ENDED = 6, " in state UP"
+"""Where other connections are left, the end of one is a line of the log alone: "… Disconnected: … (after 4006ms in state UP)"."""
 _Client = TypeVar("_Client")
 
 
@@ -44,7 +46,7 @@ class LastErrors:
     """The latest errors of a client's connections, as librdkafka reports them beside all calls.
 
     Attributes:
-        interruptions: how often no connection was left. The end of a single one is not told.
+        interruptions: connections that have ended, or more, of a client that logs by `ENDS_LOG_LEVEL` and is polled.
     """
 
     def __init__(self) -> None:
@@ -59,6 +61,10 @@ class LastErrors:
             self.fatal = f"{error.name()}: {error.str()}"
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
             self.any = error.str()
+
+    def log(self, level: int, form: str, *parts: object) -> None:
+        """A line of the library's log, as for `logging.Logger`."""
+        self.interruptions += _ENDED in str(parts[-1])
 
     def fault(self, connection: KafkaConnection) -> KafkaFault:
         name, where = f'kafka "{connection.name}"', ", ".join(connection.bootstrap)
@@ -80,7 +86,8 @@ def opened(
         step: serves the client's callbacks.
     """
     last = LastErrors()
-    client = make({**options, "error_cb": last})
+    logged = {"logger": last} if options["log_level"] else {}  # a line waits until the client is polled
+    client = make({**options, **logged, "error_cb": last})
     deadline = time.monotonic() + connection.connect_timeout_s
     while True:
         left = deadline - time.monotonic()

@@ -9,7 +9,7 @@ from common.kafka.base import PartitionReader, ReaderOptions
 from common.kafka.connection import KafkaConnection
 from common.kafka.librdkafka.faults import fault_of, translated
 from common.kafka.librdkafka.fetching import LibrdkafkaFetching
-from common.kafka.librdkafka.options import common_options, opened
+from common.kafka.librdkafka.options import ENDS_LOG_LEVEL, common_options, opened
 from common.kafka.records import Partition, Records
 
 METADATA_WAIT_S = 5.0
@@ -80,6 +80,7 @@ def reading_options(options: ReaderOptions) -> dict[str, Any]:
         "auto.offset.reset": "error",
         "isolation.level": "read_committed" if options.committed_only else "read_uncommitted",
         "check.crcs": True,
+        "log_level": ENDS_LOG_LEVEL,
         "enable.partition.eof": True,  # the only way to see that control records were passed
         "fetch.message.max.bytes": options.partition_bytes,
         "fetch.wait.max.ms": int(options.wait_s * 1000),

@@ -3,7 +3,10 @@
 One outage serves both drivers, since a start of brokers costs seconds.
 """
 
+import os
+import socket
 import tempfile
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -160,6 +163,31 @@ def test_a_cluster_that_is_away_and_comes_back_stores_what_waited_once_and_in_or
         rest = records_of(reader, 100 - len(first)) if len(first) < 100 else []
         assert [row[3] for row in first + rest] == [b"%d" % each for each in range(100)]
         assert [row for records in reader.poll(0.5) for row in rows_of(records)] == []
+
+
+def end_connections(port):
+    """End the connections of this process to this port, whose broker serves on; returns whether there were any."""
+    ended = False
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            if os.readlink(each).startswith("socket:"):
+                with socket.socket(fileno=os.dup(int(each.name))) as copy:
+                    if copy.family == socket.AF_INET and copy.getpeername()[1] == port:
+                        copy.shutdown(socket.SHUT_RDWR)
+                        ended = True
+    return ended
+
+
+def test_the_end_of_a_connection_is_told_also_where_the_broker_serves_on_and_others_are_left(sides, trio):
+    there = sides("ended")
+    producers, readers = [side.producer(**PATIENT) for side in there], [side.reader() for side in there]
+    for port in trio.ports:
+        for side, producer, reader in zip(there, producers, readers, strict=True):
+            assert side.send(producer, b"before").results().all_stored and len(records_of(reader, 6)) == 6
+            before = reader.interruptions
+            assert end_connections(port)
+            assert side.send(producer, b"after").results().all_stored and len(records_of(reader, 6)) == 6
+            assert reader.interruptions > before
 
 
 class Transactions:
