@@ -45,7 +45,7 @@ class ClusterTopic:
     """
 
     def __init__(self, plan: CopyPlan, clock: Clock) -> None:
-        self.plan, self.notes, self._clock = plan, Standstills(clock), clock
+        self.plan, self.notes = plan, Standstills(clock)
         self.heart = Heartbeat(clock.monotonic_s)
         self.is_claimed = False
         self.run: TopicRun | None = None
@@ -67,11 +67,7 @@ class ClusterTopic:
     @property
     def standstills(self) -> list[Standstill]:
         """A sentence about all that is not copied now; empty also while another bridge has the copy."""
-        found, silence = self.notes.all, self.heart.fault if self.is_claimed else ""
-        if not silence or any(each.partition == WHOLE for each in found):
-            return found
-        since_ms = self._clock.now_ms() - int(self.heart.silent_s * 1000)
-        return [Standstill(WHOLE, since_ms, silence), *found]
+        return self.notes.with_silence(self.heart) if self.is_claimed else self.notes.all
 
     @property
     def is_stopping(self) -> bool:

@@ -4,6 +4,7 @@ import threading
 from typing import NamedTuple
 
 from common.clock import Clock
+from kafka_bridge.heartbeat import Heartbeat
 
 WHOLE = -1
 """In place of a partition: all of the topic."""
@@ -42,3 +43,10 @@ class Standstills:
     def all(self) -> list[Standstill]:
         with self._changing:
             return sorted(self._found.values())
+
+    def with_silence(self, heart: Heartbeat) -> list[Standstill]:
+        """All, and as one of the whole topic that the copier's loop waits for an answer for too long."""
+        found, silence = self.all, heart.fault
+        if not silence or any(each.partition == WHOLE for each in found):
+            return found
+        return [Standstill(WHOLE, self._clock.now_ms() - int(heart.silent_s * 1000), silence), *found]

@@ -19,11 +19,13 @@ from common.kafka.errors import KafkaFault, KafkaRefusal, LoginRefused
 from common.limited_log import LimitedLog
 from engine.link.errors import LinkError
 from kafka_bridge.connecting import FollowedConnection
+from kafka_bridge.copy_in.cluster import STEP_S_MAX
 from kafka_bridge.copy_in.copier import BACKOFF_S, LOGIN_BACKOFF_S, CopyTools, grow_entry
 from kafka_bridge.copy_in.engine_queues import EngineQueues
 from kafka_bridge.copy_in.plan import CopyPlan
 from kafka_bridge.copy_in.run import ENGINE_FAULTS
 from kafka_bridge.copy_in.standstills import WHOLE, Standstill, Standstills
+from kafka_bridge.heartbeat import Heartbeat
 from kafka_bridge.shared_read.draining import note_drained
 from kafka_bridge.shared_read.member import GroupMember, TopicFault
 from kafka_bridge.shared_read.run import SharedRun
@@ -45,6 +47,7 @@ class SharedTopic:
         notes: what is not copied now.
         run: its run in the present membership; None: there is none. The copier's thread sets it.
         again_s: monotonic time before which it is left out.
+        heart: of its copier.
     """
 
     is_claimed = True
@@ -52,7 +55,7 @@ class SharedTopic:
     def __init__(self, plan: CopyPlan, clock: Clock) -> None:
         self.plan, self.notes, self.tallies = plan, Standstills(clock), SharedTallies()
         self.run: SharedRun | None = None
-        self.again_s = 0.0
+        self.again_s, self.heart = 0.0, Heartbeat(clock.monotonic_s)
         self._stored = self._skipped = 0
         self._stopping, self.ended = threading.Event(), threading.Event()
         self.on_stop: Callable[[], object] = lambda: None
@@ -72,7 +75,7 @@ class SharedTopic:
     @property
     def standstills(self) -> list[Standstill]:
         """A sentence about all that is not copied now."""
-        return self.notes.all
+        return self.notes.with_silence(self.heart)
 
     @property
     def is_stopping(self) -> bool:
@@ -100,7 +103,7 @@ class SharedCopier:
 
     def __init__(self, plan: CopyPlan, tools: CopyTools) -> None:
         assert plan.membership is not None
-        self.cluster, self._tools = plan.cluster, tools
+        self.cluster, self._tools, self._heart = plan.cluster, tools, Heartbeat(tools.clock.monotonic_s)
         self._group, self._begins_at_end = plan.membership.group, plan.membership.begins_at_end
         self._topics: dict[str, SharedTopic] = {}  # by topic of Kafka
         self._changing, self._is_ended = threading.Lock(), False
@@ -120,7 +123,7 @@ class SharedCopier:
             is_other = kind != (self.cluster, self._group, self._begins_at_end)
             if self._is_ended or is_other or plan.kafka_topic in self._topics:
                 return False
-            is_first = not self._topics
+            is_first, topic.heart = not self._topics, self._heart
             self._topics[plan.kafka_topic] = topic
             topic.on_stop = self._changed.set
             self._changed_s = time.monotonic()
@@ -196,6 +199,7 @@ class SharedCopier:
         topics = [each for each in self._all if each.plan.kafka_topic in wanted]
 
         def is_ended() -> bool:
+            self._heart.beat(allowed_s=STEP_S_MAX)
             if any(each.is_stopping for each in topics) or tools.groups() != groups or kafka.is_outdated():
                 return True
             if time.monotonic() < self._changed_s + SETTLE_S or self._wanted() == wanted:
@@ -204,6 +208,8 @@ class SharedCopier:
             return self._wanted() != wanted
 
         with ExitStack() as stack:
+            stack.callback(self._heart.rest)
+            self._heart.beat(allowed_s=STEP_S_MAX)
             links = {
                 name: stack.enter_context(closing(tools.connect(name, addresses))) for name, addresses in groups.items()
             }
