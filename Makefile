@@ -122,7 +122,7 @@ moves: $(VENV)/.installed-dev
 
 ## make kafkafaults      fill Kafka's disk under dual writes, revoke its credentials while both drivers run, and walk the table of outside changes; as root (10 minutes)
 kafkafaults: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -s tests/fault/kafka/test_full_disk.py tests/fault/kafka/test_revoked_login.py tests/fault/kafka/test_rotated_password.py tests/fault/kafka/test_every_state.py tests/fault/kafka/test_permissions.py $(ARGS)
+	$(BIN)/python -m pytest -s tests/fault/kafka/test_full_disk.py tests/fault/kafka/test_revoked_login.py tests/fault/kafka/test_rotated_password.py tests/fault/kafka/test_every_state.py tests/fault/kafka/test_permissions.py tests/fault/kafka/test_brokers_beneath_copies.py $(ARGS)
 
 ## make copykills         kill a streaming copy by Spark at random moments (KILLS=20)
 copykills: $(VENV)/.installed-dev

@@ -107,7 +107,8 @@ class EveryState(Restorable):
         self.sent = {topic(*each): [] for each in pairs}
         self.got = {each: [] for each in self.sent}
         self.penstock.run("group", "create", GROUP, "--order", "key")
-        assert self.admin.create_topics(dict.fromkeys(self.sent, NewKafkaTopic(1, 1))) == {}
+        copies = min(len(self.brokers.nodes), 2)
+        assert self.admin.create_topics(dict.fromkeys(self.sent, NewKafkaTopic(1, copies))) == {}
         until(lambda: len(self.admin.topics([*self.sent])) == len(self.sent), "the topics", 60.0)
         with ThreadPoolExecutor(AT_ONCE) as pool:
             [*pool.map(lambda plan: self._reach(*plan), plans)]
@@ -169,11 +170,15 @@ class EveryState(Restorable):
 
     def engine_ids(self, topic):
         """As of its base class, over one link: without a command per page."""
+        return sorted(self.engine_order(topic))
+
+    def engine_order(self, topic):
+        """Ids of all messages of the only queue, in its order."""
         if not (made := self._made_ms(topic)):
             return []
         secret = (self.penstock.data / ADMIN_KEY).read_bytes().strip()
         with AdminClient(self.penstock.engine, secret) as link:
-            return sorted(ids_in(link, stored_name(topic, made)))
+            return ids_in(link, stored_name(topic, made))
 
     def _made_ms(self, topic):
         with closing(open_store((self.penstock.data / "config").as_uri())) as store:

@@ -115,16 +115,16 @@ class Moving(DualWritten):
 class Member:
     """A consumer of the proxy in a thread that outlives kills: names of the messages it got, in order, with repeats."""
 
-    def __init__(self, moving, topic) -> None:
+    def __init__(self, moving, topic, group=GROUP) -> None:
         self.found: list[str] = []
-        self._moving, self._topic, self._stopping = moving, topic, threading.Event()
+        self._moving, self._topic, self._group, self._stopping = moving, topic, group, threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                with closing(Puller(self._moving, GROUP)) as puller:
+                with closing(Puller(self._moving, self._group)) as puller:
                     while not self._stopping.is_set():
                         self.found += [each.message.body.decode() for each in puller.pull(self._topic, wait_ms=200)]
             except (OSError, EOFError, TException, AssertionError):  # the proxy was killed, or answers that it waits

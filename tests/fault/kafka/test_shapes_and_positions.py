@@ -36,17 +36,21 @@ FOLLOWED_S_MAX = 90.0
 
 
 class Changing:
-    """A broker that others change, and a Penstock."""
+    """Brokers that others change, and a Penstock.
 
-    def __init__(self, folder) -> None:
+    Args:
+        more: for the brokers, as one of `KafkaBrokers` has them.
+    """
+
+    def __init__(self, folder, **more) -> None:
         require(
             "confluent-kafka" in installed(), "pip install confluent-kafka"
         )  # it adds partitions, and deletes records
         from confluent_kafka.admin import AdminClient
 
         self.folder = folder
-        self.brokers = KafkaBrokers(folder / "kafka").start()
-        self.connection = KafkaConnection("main", (self.brokers.bootstrap,))
+        self.brokers = KafkaBrokers(folder / "kafka", **more).start()
+        self.connection = KafkaConnection("main", (*self.brokers.bootstrap.split(","),))
         self.hand = AdminClient({"bootstrap.servers": self.brokers.bootstrap})
         self.admin = open_driver().admin(self.connection)
         self.penstock = RunningPenstock(folder / "data", "--no-console")
@@ -157,6 +161,10 @@ class Changing:
         return self.penstock.run("topic", "show", topic).get("queues", 8)
 
     def kafka_ids(self, topic):
+        return sorted(self.kafka_order(topic))
+
+    def kafka_order(self, topic):
+        """Ids of all records, in the order of each partition."""
         ends, found = dict(enumerate(self.ends(topic))), []
         first = self.admin.offsets([Partition(topic, number) for number in ends], -2)
         with closing(open_driver().reader(self.connection, ReaderOptions())) as reader:
@@ -168,7 +176,7 @@ class Changing:
                 return all(at >= ends[each.number] for each, at in reader.positions().items())
 
             until(is_read, f"the records of {topic}", 60.0)
-        return sorted(found)
+        return found
 
     def engine_ids(self, topic):
         found = []
