@@ -33,6 +33,10 @@ def rows(plan: MigrationPlan, command: str) -> list[dict[str, Any]]:
         "fence": plan.limits.fence_s, "soak": plan.limits.soak_hours,
         "errors": f"{100 * plan.gates.error_rate:g} %",
     }  # fmt: skip
+    compare = {
+        "sub_step": "compare", "does": "compare the messages of both sides by id and hash; equal, the plan is verified",
+        "takes": "seconds to minutes", "undo": "none needed",
+    }  # fmt: skip
     return [
         {
             "sub_step": name,
@@ -41,7 +45,7 @@ def rows(plan: MigrationPlan, command: str) -> list[dict[str, Any]]:
             "undo": course.undo if at >= switched or not changes else "lifts the fence by itself",
         }
         for at, name in enumerate(course.sub_steps)
-    ]
+    ] + [compare] * course.is_compared
 
 
 def waiting_operator(state: PlanState) -> str:

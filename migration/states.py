@@ -138,6 +138,19 @@ def give_up(state: PlanState, sentence: str) -> PlanState:
     return enter(replace(state, reason=sentence), UNFENCE)
 
 
+def compared(state: PlanState, differing: int, is_current: bool = True) -> PlanState:
+    """The state after the sides were compared.
+
+    Args:
+        is_current: the course of `verify` came to its end before.
+    """
+    if state.course or state.step not in (PlanStep.COPYING, PlanStep.VERIFIED):
+        return state
+    if differing or is_current:
+        return replace(state, step=PlanStep.COPYING if differing else PlanStep.VERIFIED)
+    return state
+
+
 def after(state: PlanState) -> PlanState:
     """The state after the present sub-step: at the next one, or at the course's end."""
     course = state.course_of(state.course)
@@ -146,7 +159,7 @@ def after(state: PlanState) -> PlanState:
         following = course.sub_steps[at]
         attempt = state.attempt + (following == "fence")
         return replace(state, sub_step=following, attempt=attempt)
-    to = course.to
+    to = PlanStep.COPYING if course.is_compared else course.to
     if state.course == UNFENCE:  # nothing was reached; but a fence that was, is gone
         to = PlanStep.VERIFIED if state.step is PlanStep.FENCED else state.step
     return replace(state, step=to, course="", sub_step="", ends={}, quits="")

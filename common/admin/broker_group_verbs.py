@@ -5,20 +5,34 @@ from dataclasses import replace
 from common.admin import administrator as verbs
 from common.admin import audit
 from common.admin.administrator import Administrator
+from common.admin.broker_groups import list_groups
 from common.config.broker_group import BrokerGroupDefinition
 from common.config.engine_records import KIND, EngineRecord, EngineRecords, Greeting
+from common.config.errors import InvalidDefinition, thing
 
 
 def add(admin: Administrator, name: str, address: str) -> BrokerGroupDefinition:
     """Add a broker group: queues move to it, the messages in them do not. Raises InvalidDefinition, VersionConflict."""
-    made = BrokerGroupDefinition.from_value(name, {"address": address})
+    made = _checked(admin, name, address)
     verbs.create(admin, [made])
+    return made
+
+
+def _checked(admin: Administrator, name: str, address: str) -> BrokerGroupDefinition:
+    """Raises InvalidDefinition, also for an address of another group: one engine would be asked as two."""
+    made = BrokerGroupDefinition.from_value(name, {"address": address})
+    for other in list_groups(admin.store):
+        if taken := set(made.addresses) & set(other.addresses) if other.name != name else set():
+            shown = ":".join(map(str, min(taken)))
+            raise InvalidDefinition(
+                thing(made.kind, name), [f"address: {shown} is that of {thing(made.kind, other.name)}"]
+            )
     return made
 
 
 def set_address(admin: Administrator, name: str, address: str) -> BrokerGroupDefinition:
     """Change where a group's engine is. Raises EntryNotFound, InvalidDefinition."""
-    BrokerGroupDefinition.from_value(name, {"address": address})
+    _checked(admin, name, address)
     return verbs.change(admin, BrokerGroupDefinition, name, lambda old: replace(old, address=address))
 
 

@@ -87,7 +87,8 @@ def parse(text: str, subject: str) -> Export:
             raise ValueError("it is of another version")
         faults = [fault for kind, named in given["kinds"].items() for fault in _faults(kind, named)]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InvalidEntry(f"{subject}: not an export of `penstock config export`: {error}") from error
+        told = str(error) if isinstance(error, ValueError) else "it has no `format` and `kinds`"
+        raise InvalidEntry(f"{subject}: not an export of `penstock config export`: {told}") from error
     if faults:
         raise InvalidEntry(f"{subject}: " + "; ".join(faults[:FAULTS_MAX]) + (" …" if len(faults) > FAULTS_MAX else ""))
     return given

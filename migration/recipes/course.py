@@ -35,13 +35,19 @@ class Aim(Enum):
 
 
 class Course(NamedTuple):
-    """Attributes: sub_steps: in order; to: the step after the last one; undo: how to go back from there."""
+    """
+    Attributes:
+        sub_steps: in order. to: the step after the last one. undo: how to go back from there.
+        is_compared: the command compares the sides then, and the step is `to` only when they are equal; see
+            `migration.states.compared`.
+    """
 
     begins: tuple[PlanStep, ...]
     sub_steps: tuple[str, ...]
     to: PlanStep
     undo: str
     aim: Aim = Aim.TO_ENGINE
+    is_compared: bool = False
 
 
 Courses = Mapping[str, Course]

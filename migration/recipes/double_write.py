@@ -20,7 +20,7 @@ COURSES: Courses = {
     ),
     "verify": Course(
         (PlanStep.COPYING, PlanStep.VERIFIED), ("policies", "journals", "delayed", "caught_up", *_PAIRING, "divergence"), PlanStep.VERIFIED,
-        "abort", Aim.PAIR,
+        "abort", Aim.PAIR, is_compared=True,
     ),
     "fence": Course(
         CUTTABLE, ("error_rate", "policies", *_FENCING), PlanStep.FENCED, "abort, or wait: it ends by itself", Aim.SWAP_TO_ENGINE

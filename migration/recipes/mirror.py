@@ -8,7 +8,9 @@ _FENCING = (
 
 COURSES: Courses = {
     "start": Course((PlanStep.PLANNED,), ("policies", "mark", "entries", "copy_in", "applied"), PlanStep.COPYING, "abort"),
-    "verify": Course((PlanStep.COPYING, PlanStep.VERIFIED), ("policies", "caught_up", "tails"), PlanStep.VERIFIED, "abort"),
+    "verify": Course(
+        (PlanStep.COPYING, PlanStep.VERIFIED), ("policies", "caught_up", "tails"), PlanStep.VERIFIED, "abort", is_compared=True
+    ),
     "fence": Course(CUTTABLE, ("error_rate", *_FENCING), PlanStep.FENCED, "abort, or wait: it ends by itself"),
     "cut": Course(CUTTABLE, ("error_rate", *_FENCING, "switch", "followed"), PlanStep.CUT, "rollback"),
     "soak": Course((PlanStep.CUT,), ("tails", "copy_out"), PlanStep.SOAKING, "rollback"),

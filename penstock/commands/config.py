@@ -197,16 +197,16 @@ def access(
         if readers is None and writers is None and not no_readers:
             found = admin.store.users()
         else:
-            reading = [] if no_readers else credentials(readers)
-            found = store_users.set_users(admin, credentials(writers), reading)
+            reading = [] if no_readers else credentials(readers, "--readers")
+            found = store_users.set_users(admin, credentials(writers, "--writers"), reading)
     show_rows([each._asdict() for each in found], ("user", "rights", "digest"), output)
 
 
-def credentials(file: Path | None) -> list[str] | None:
+def credentials(file: Path | None, option: str) -> list[str] | None:
     """The lines `user:password` of a file that only its owner may read; None without a file. Raises CommandError."""
     if file is None:
         return None
-    if fault := secret_fault(file, 1, str(file)):
+    if fault := secret_fault(file, 1, option):
         raise CommandError(fault, USAGE)
     lines = [line.strip() for line in file.read_text(errors="replace").splitlines() if line.strip()]
     if not lines or not all(line.partition(":")[0] and line.partition(":")[2] and line.isascii() for line in lines):

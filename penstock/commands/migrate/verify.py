@@ -4,7 +4,6 @@ import itertools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from typing import Any
 
 import click
@@ -23,7 +22,7 @@ from migration.reconcile.plan_check import CheckedTopic, PlanCheck, divergence, 
 from migration.reconcile.repair import Repaired
 from migration.reconcile.shared_reader import SharedReaders
 from migration.reconcile.spans import TimeSpan
-from migration.states import PlanStep
+from migration.states import PlanStep, compared
 from migration.sub_steps.copying import LAG
 from migration.sub_steps.registry import GATES
 from penstock.commands import engines
@@ -99,8 +98,9 @@ def command(
                 span = TimeSpan(start_ms, to_ms)
                 awaits = LAG not in accepted and refusal is None
                 entry = _check(
-                    instance, admin, plans, entry, span, repair, take or "", output, is_again=number > 0, awaits=awaits
-                )
+                    instance, admin, plans, entry, span, repair, take or "", output, is_again=number > 0, awaits=awaits,
+                    is_current=refusal is None,
+                )  # fmt: skip
                 if refusal is not None:
                     raise refusal
                 if not watch:
@@ -140,13 +140,14 @@ def _check_journals(admin: Administrator, entry: PlanEntry) -> None:
 
 def _check(
     instance: Instance, admin: Administrator, plans: PlanStore, entry: PlanEntry, span: TimeSpan, repair: bool,
-    take: str, output: str, is_again: bool, awaits: bool,
+    take: str, output: str, is_again: bool, awaits: bool, is_current: bool,
 ) -> PlanEntry:  # fmt: skip
     """Compare, repair, compare again; keep the result and show it. Raises CommandError where something differs.
 
     Args:
         is_again: the last comparison of this command found nothing: the plan's history has a line already.
         awaits: wait until the copies have what Kafka has.
+        is_current: the copies were brought up to date before.
     """
     written = Repaired(0, 0, [])
     doubtful = ranges_to_compare(admin.store, entry.plan.topic_names, span.from_ms, span.to_ms)
@@ -159,7 +160,7 @@ def _check(
         check.keep(found, span)
     left = divergence(found)
     if not (is_again and written == Repaired(0, 0, []) and not left):
-        entry = _noted(plans, entry, found, written, left)
+        entry = _noted(plans, entry, found, written, left, is_current)
     _show(entry, found, written, output)
     if left or written.refused:
         told = f": {written.refused[0]}" if written.refused else ""
@@ -215,17 +216,17 @@ def _repair(
 
 
 def _noted(
-    plans: PlanStore, entry: PlanEntry, found: list[CheckedTopic], written: Repaired, left: int
+    plans: PlanStore, entry: PlanEntry, found: list[CheckedTopic], written: Repaired, left: int, is_current: bool
 ) -> PlanEntry:  # fmt: skip
-    """Write the result into the plan's history; a plan whose sides differ is not verified."""
+    """Write the result into the plan's history, and the step that follows from it."""
     messages = sum(each.compared.kafka for each in found)
     what = f"compared {messages:,} messages of {len(found):,} topics: {left:,} ids differ"
     if written.engine or written.kafka:
         what += f"; repaired {written.engine:,} in the engine and {written.kafka:,} in Kafka"
     say(what)
-    state = entry.state
-    if left and state.step is PlanStep.VERIFIED:
-        state = replace(state, step=PlanStep.COPYING)
+    state = compared(entry.state, left, is_current)
+    if state.step is not entry.state.step:
+        say(f"now {state.step}")
     return plans.write(entry, state, what)
 
 

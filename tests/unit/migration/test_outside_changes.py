@@ -306,4 +306,6 @@ def test_what_fails_before_the_fence_leaves_the_course_where_it_is(mirror):
         go(mirror, "verify")
     mirror.offsets = offsets
     mirror.run().resume()
+    assert (mirror.state.course, mirror.state.step) == ("", PlanStep.COPYING)
+    go(mirror, "verify")
     assert mirror.state.step is PlanStep.VERIFIED

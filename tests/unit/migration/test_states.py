@@ -6,11 +6,11 @@ import pytest
 
 from migration.describe import rows, waits_for
 from migration.facts import IN_ENGINE, IN_KAFKA, Facts, Rules, TopicFacts
-from migration.plan import RECIPES, parse_plan
+from migration.plan import DOUBLE_WRITE, MIRROR, RECIPES, parse_plan
 from migration.recipes.course import COMMANDS, UNFENCE, PlanStep
 from migration.recipes.mirror import COURSES
-from migration.recipes.registry import RECIPE_COURSES
-from migration.states import Do, PlanState, Refuse, Wait, Write, after, begin
+from migration.recipes.registry import RECIPE_COURSES, courses_of
+from migration.states import Do, PlanState, Refuse, Wait, Write, after, begin, compared
 from migration.sub_steps.kafka_topics import OPEN_MS_MAX
 from migration.sub_steps.registry import SUB_STEPS, decide
 
@@ -151,3 +151,18 @@ def test_a_status_says_what_is_next_and_whether_a_process_is_at_work():
     told = waits_for(at("start", "applied"), facts(late=("engine@x",)), RULES, False)
     assert told == "not applied yet by engine@x (no process is at work: use resume)"
     assert waits_for(at("start", "applied"), facts(late=("engine@x",)), RULES, True) == "not applied yet by engine@x"
+
+
+@pytest.mark.parametrize("recipe", [MIRROR, DOUBLE_WRITE])
+def test_a_copy_is_verified_by_a_comparison_and_by_no_course(recipe):
+    course = courses_of(recipe)["verify"]
+    state = replace(at("verify", course.sub_steps[-1], step=PlanStep.COPYING), recipe=recipe)
+    assert compared(state, 0) is state, "its course is at work"
+    state = after(state)
+    assert (state.course, state.step) == ("", PlanStep.COPYING)
+    assert compared(state, 0, is_current=False).step is PlanStep.COPYING
+    assert compared(state, 0).step is PlanStep.VERIFIED
+    assert compared(replace(state, step=PlanStep.VERIFIED), 1).step is PlanStep.COPYING
+    assert {compared(replace(state, step=step), 1).step for step in (PlanStep.CUT, PlanStep.SOAKING)} == {
+        PlanStep.CUT, PlanStep.SOAKING,
+    }  # fmt: skip

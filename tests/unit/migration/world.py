@@ -28,6 +28,7 @@ from migration.leftovers import LeftDelayedMessages
 from migration.plan import parse_plan
 from migration.positions import NO_SOURCE
 from migration.run import CourseRun
+from migration.states import compared
 
 QUEUES = 2
 TEXT = "name: shop\nrecipe: mirror\ncluster: main\ntopics: [orders, pay]\nlimits: {fence_s: 10, soak_hours: 0}\n"
@@ -134,6 +135,15 @@ class NoMarks:
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+class Operator(CourseRun):
+    """An operator's process, which compares the sides after `verify` and finds them equal."""
+
+    def run(self, command):
+        super().run(command)
+        if command == "verify":
+            self.entry = self._plans.write(self.entry, compared(self.entry.state, 0), "compared")
 
 
 class World:
@@ -323,7 +333,7 @@ class World:
             open_groups=lambda: self,
         )
         entry = plans.read("shop")
-        return CourseRun(
+        return Operator(
             deployment, plans, entry, self.clock, frozenset(accepted), self.turn, self.progress.append
         )  # fmt: skip
 

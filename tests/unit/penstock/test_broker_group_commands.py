@@ -74,11 +74,18 @@ def rows(run) -> dict:
 
 def test_groups_are_added_listed_moved_and_removed_and_each_change_is_audited(run):
     assert rows(run)["g1"]["address"] == ADDRESSES["g1"]
-    run("broker-group", "set", "g2", "10.0.0.1:9702")
-    run("broker-group", "remove", "g2")
+    run("broker-group", "set", "g2", "10.0.0.7:9702")
+    run("broker-group", "remove", "g2", "--force")
     assert list(rows(run)) == ["g1"]
     records = json.loads(run("audit", "--kind", "broker_group", "-o", "json").stdout)
     assert [each["action"] for each in reversed(records)] == ["create", "create", "change", "delete"]
+
+
+def test_the_address_of_another_group_is_refused(run):
+    for words in (("add", "g3", f"10.0.0.9:9702,{ADDRESSES['g1']}"), ("set", "g2", ADDRESSES["g1"])):
+        told = run("broker-group", *words, code=2).stderr
+        assert f'broker group "{words[1]}": address: {ADDRESSES["g1"]} is that of broker group "g1"' in told
+    run("broker-group", "set", "g1", ADDRESSES["g1"])
 
 
 def test_a_group_is_not_added_once_another_has_messages_unless_it_is_forced(run, engines):
