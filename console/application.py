@@ -154,6 +154,11 @@ def _root() -> str:
 
 def check_request() -> ResponseReturnValue | None:
     """Let a request pass to its page, or answer it here."""
+    try:
+        request.query_string.decode()
+    except UnicodeDecodeError as error:
+        request.query_string = b""  # the page of the error would read it, too
+        raise BadRequest("The query of this address is not UTF-8.") from error
     if request.endpoint in ("health.alive", "health.ready"):
         return None  # a probe may send no Host header; the pages tell nothing about anybody
     if not parts().origins.knows_host(request.host):

@@ -113,6 +113,15 @@ def test_a_dump_has_every_byte(data):
     assert bytes.fromhex(digits) == data
 
 
+@pytest.mark.parametrize("path", ["/sign-in", "/topics", "/search", "/nothing", "/api/v1/topics", "/healthz"])
+@pytest.mark.parametrize("host", ["localhost", "evil.example"])
+def test_a_query_that_is_no_utf_8_is_refused_and_is_no_error(console, caplog, path, host):
+    wrong = {"QUERY_STRING": "said=\x80&q=\xff", "HTTP_HOST": host}
+    assert console.as_role("viewer").get(path, environ_overrides=wrong).status_code == 400
+    assert console.visitor().get("/sign-in", environ_overrides={"QUERY_STRING": "q=%80\xc3\xb6"}).status_code == 200
+    assert not caplog.records
+
+
 def test_an_internal_error_is_a_number_and_no_trace(console, caplog):
     topics.create(console.parts.configuration.admin("test"), ["orders"], TopicSettings())
     console.with_parts(messages=None)
