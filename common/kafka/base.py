@@ -284,6 +284,10 @@ class GroupReader(ABC):
     def resume(self, partitions: Collection[Partition]) -> None: ...
 
     @abstractmethod
+    def rewind(self, positions: Mapping[Partition, int]) -> None:
+        """Read these again from there; nothing that was fetched of them before is returned any more. Raises KafkaFault."""
+
+    @abstractmethod
     def positions(self) -> dict[Partition, int]:
         """Next offset per partition that the reader has, as the last poll() left it."""
 

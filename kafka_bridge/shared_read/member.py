@@ -130,8 +130,12 @@ class GroupMember(GroupListener):
         if reader.interruptions != self._interruptions:
             check_cluster(self._admin, next(iter(self._runs.values())).cluster_id)
             self._interruptions = reader.interruptions
+            own = reader.positions()
+            again = {each.partition: each.offsets[0] for each in fetched if each.offsets and each.partition in own}
             for each in self._runs.values():
-                each.interrupt()
+                again |= each.interrupt()
+            reader.rewind(again)
+            fetched = []  # some of it may be of before, and some of behind
         for records in fetched:
             if (run := self._runs.get(records.partition.topic)) is not None:
                 run.take(records)

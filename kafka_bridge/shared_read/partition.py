@@ -122,6 +122,15 @@ class SharedPartition:
         self._stored, self._skipped, self._copy = self.stored, self.skipped, None
         self._part_bytes = 0
 
+    def drop(self) -> int | None:
+        """Forget what was fetched and is not known to be stored; returns from where on to read it again. None: there is nothing."""
+        self.forget()
+        if not self._waiting:
+            return None
+        at, self._read_to = self.first_offset, None
+        self._waiting.clear()
+        return at
+
     def part(self) -> CopyPart | None:
         """The next part to append, which must be settled before another one; None: there is none now."""
         if self._copy is None or not self.ahead.has_room:

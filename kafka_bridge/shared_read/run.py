@@ -105,11 +105,13 @@ class SharedRun:
         self._drop(each.number for each in partitions)
         self._tallies.lost += len(partitions)
 
-    def interrupt(self) -> None:
-        """Kafka may have been put back: before anything more is stored, what was copied last is compared."""
+    def interrupt(self) -> dict[Partition, int]:
+        """Kafka may have been put back: before anything more is stored, what was copied last is compared.
+
+        What was fetched and not stored is dropped: returns from where on to read it again.
+        """
         self.is_interrupted = True
-        for each in self._parts.values():
-            each.forget()
+        return {each.partition: at for each in self._parts.values() if (at := each.drop()) is not None}
 
     def note_unacknowledged(self, partitions: Collection[int]) -> None:
         """These were given up before the group has acknowledged what was copied of them."""

@@ -148,6 +148,12 @@ class LibrdkafkaGroupReader(RelayedGroupReader):
     def resume(self, partitions: Collection[Partition]) -> None:
         self._relay.inside(partial(self._client.resume, [TopicPartition(*each) for each in partitions]))
 
+    def rewind(self, positions: Mapping[Partition, int]) -> None:
+        with translated(self._cluster):
+            for each, at in positions.items():
+                self._relay.inside(partial(self._client.seek, TopicPartition(*each, at)))
+        self._fetching.positions.update(positions)
+
     def positions(self) -> dict[Partition, int]:
         return dict(self._fetching.positions)
 

@@ -127,6 +127,11 @@ class PythonGroupReader(RelayedGroupReader):
     def resume(self, partitions: Collection[Partition]) -> None:
         self._client.resume(*(TopicPartition(*each) for each in partitions))
 
+    def rewind(self, positions: Mapping[Partition, int]) -> None:
+        for each, at in positions.items():
+            self._client.seek(TopicPartition(*each), at)
+        self._fetching.positions.update(positions)
+
     def positions(self) -> dict[Partition, int]:
         return dict(self._fetching.positions)
 

@@ -142,6 +142,21 @@ def test_a_paused_partition_gives_nothing_until_it_is_resumed(exchange, new_topi
     assert read(reader, 3) == [b"0", b"2", b"4"]
 
 
+def test_a_partition_that_is_rewound_is_read_again_from_there_alone(exchange, new_topic, group):
+    topic = new_topic(2)
+    reader = exchange.group_reader(group, topic)
+    settled(reader)
+    fill(exchange, topic, 12, partitions=2)
+    assert len(read(reader, 12)) == 12
+    fill(exchange, topic, 12, partitions=2)
+    reader.pause([Partition(topic, 0)])
+    reader.rewind({Partition(topic, 0): 8, Partition(topic, 1): 10})
+    assert reader.positions() == {Partition(topic, 0): 8, Partition(topic, 1): 10}
+    assert read(reader, 2) == [b"9", b"11"]
+    reader.resume([Partition(topic, 0)])
+    assert read(reader, 4) == [b"4", b"6", b"8", b"10"]
+
+
 class Polling(threading.Thread):
     """A reader in a thread of its own, which polls until it is stopped."""
 

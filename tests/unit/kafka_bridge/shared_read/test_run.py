@@ -144,6 +144,12 @@ class Played:
     def resume(self, partitions):
         self.calls.append(("resume", *partitions))
 
+    def positions(self):
+        return {PLACE: 0}
+
+    def rewind(self, positions):
+        self.calls += [("rewind", positions)] if positions else []
+
     def close(self):
         pass
 
@@ -303,7 +309,7 @@ def test_a_group_that_would_pass_over_what_kafka_has_in_place_of_what_was_copied
     of.has_copied(23)
     of.there = columns([OTHER], 22)
     fetch = of.fetch(5, 23)
-    of.steps = [of.assign, of.interrupted(fetch) if is_interrupted else fetch, nothing]
+    of.steps = [of.assign, *([of.interrupted(nothing)] if is_interrupted else []), fetch, nothing]
     with pytest.raises(MembershipLost if is_interrupted else TopicFault, match="which group g has not read"):
         of.run.run()
     assert of.queues.stored == [] and of.commits == []
@@ -317,12 +323,26 @@ def test_an_interruption_costs_a_comparison_and_nothing_else():
         of.there = columns([OTHER], 22)
         return columns([PLAIN], 26)
 
-    of.steps = [of.assign, of.fetch(2, 23), of.interrupted(of.fetch(1, 25)), nothing]
+    of.steps = [of.assign, of.fetch(2, 23), of.interrupted(of.fetch(1, 25)), of.fetch(1, 25), nothing]
     of.run.run()
     assert of.queues.stored == [2, 1] and of.commits == [{PLACE: 25}, {PLACE: 26}]
-    of.steps = [of.interrupted(lambda: [put_back()]), nothing]
+    assert of.calls == [("rewind", {PLACE: 25})], "some of what came may be of before, and some of behind"
+    of.steps = [of.interrupted(nothing), lambda: [put_back()], nothing]
     with pytest.raises(MembershipLost):
         of.run.run()
+
+
+def test_what_waits_to_be_stored_when_kafka_is_put_back_is_read_again_from_there():
+    of = Played()
+    of.has_copied(23)
+    of.queues.fault = LinkError("away")
+    of.steps = [of.assign, of.fetch(3, 23), of.interrupted(nothing), lambda: setattr(of.queues, "fault", None), nothing]
+    of.run.run()
+    assert of.calls == [("pause", PLACE), ("rewind", {PLACE: 23}), ("resume", PLACE)]
+    assert of.queues.stored == of.commits == []
+    of.steps = [of.fetch(5, 23), nothing]
+    of.run.run()
+    assert of.queues.stored == [5] and of.commits == [{PLACE: 28}]
 
 
 def test_what_an_engine_has_lost_that_was_put_back_is_read_again():
