@@ -365,6 +365,10 @@ class ClusterAdmin(GroupAdmin):
         """
 
     @abstractmethod
+    def leader_epochs(self, partitions: Sequence[Partition]) -> dict[Partition, int | None]:
+        """Numbers that grow with each election of a leader, without which a partition loses nothing. None: it is not told."""
+
+    @abstractmethod
     def close(self) -> None: ...
 
 

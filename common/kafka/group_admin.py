@@ -88,4 +88,11 @@ class GroupAdmin(ABC):
         """Topics of the partitions that members of these groups have; groups that a driver cannot describe are left out."""
 
     @abstractmethod
+    def not_joinable(self, groups: Sequence[str]) -> list[str]:
+        """Those of these groups that the user may not read, as their members do, though it may see them.
+
+        Groups that Kafka does not know are left out. Raises KafkaRefusal: it may not see one.
+        """
+
+    @abstractmethod
     def close(self) -> None: ...

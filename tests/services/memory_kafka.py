@@ -47,6 +47,7 @@ class MemoryKafka:
         asked_topics, topics_per_question: questions for topics, and the topics of the last one.
         refused_reads: by topic, raised when it is read.
         interruptions: connections of readers that have ended.
+        leader_epoch: of all partitions.
         cluster_id: another one is of another cluster at the same address.
         stalled_s: time for which producers have got no result; `looks`: how often they were asked for it.
     """
@@ -60,7 +61,7 @@ class MemoryKafka:
         self.closed = self.refused = 0
         self.fatal_faults: list[str] = []
         self.stalled_s, self.looks, self.interruptions = 0.0, 0, 0
-        self.cluster_id = "memory"
+        self.cluster_id, self.leader_epoch = "memory", 0
         self.clients: Counter[str] = Counter()
         self.asked_topics = self.topics_per_question = 0
         self.refused_reads: dict[str, KafkaRefusal] = {}
@@ -246,6 +247,9 @@ class MemoryKafkaAdmin(ClusterAdmin):
         run = self._cluster.partitions[partition.topic][partition.number]
         return next((at for at in range(start, end) if run[at].timestamp >= time_ms), None)
 
+    def leader_epochs(self, partitions):
+        return dict.fromkeys(partitions, self._cluster.leader_epoch)
+
     def create_topics(self, topics):
         raise NotImplementedError
 
@@ -265,6 +269,9 @@ class MemoryKafkaAdmin(ClusterAdmin):
         raise NotImplementedError
 
     def subscribed(self, groups):
+        raise NotImplementedError
+
+    def not_joinable(self, groups):
         raise NotImplementedError
 
     def set_group_offsets(self, group, positions):

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from confluent_kafka import (
     Consumer,
+    ConsumerGroupState,
     ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
@@ -16,10 +17,12 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import (
+    AclOperation,
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    ListOffsetsResultInfo,
     NewTopic,
     OffsetSpec,
     ResourceType,
@@ -126,6 +129,13 @@ class LibrdkafkaAdmin(ClusterAdmin):
                 future.result()
 
     def offsets(self, partitions: Sequence[Partition], at: int) -> dict[Partition, int | None]:
+        found = {each: result.offset for each, result in self._listed(partitions, at).items()}
+        return {each: offset if offset >= 0 else None for each, offset in found.items()}
+
+    def leader_epochs(self, partitions: Sequence[Partition]) -> dict[Partition, int | None]:
+        return {each: result.leader_epoch for each, result in self._listed(partitions, END).items()}
+
+    def _listed(self, partitions: Sequence[Partition], at: int) -> dict[Partition, ListOffsetsResultInfo]:
         if not partitions:
             return {}
         specs = {TopicPartition(*each): _spec(at) for each in partitions}
@@ -133,12 +143,12 @@ class LibrdkafkaAdmin(ClusterAdmin):
         with translated(self._cluster):
             asked = self._client.list_offsets(specs, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_S)
             try:
-                results = {key: future.result().offset for key, future in asked.items()}
+                results = {key: future.result() for key, future in asked.items()}
             except KafkaException as fault:
                 if fault.args[0].code() != KafkaError._NOENT:
                     raise
                 raise self._without_leader({each.topic for each in partitions}, fault.args[0]) from fault
-        return {Partition(key.topic, key.partition): at if at >= 0 else None for key, at in results.items()}
+        return {Partition(key.topic, key.partition): found for key, found in results.items()}
 
     def _without_leader(self, topics: set[str], error: KafkaError) -> KafkaFault:
         """The library says only that it has found no leader: a broker's metadata say of which topic, and why."""
@@ -197,9 +207,17 @@ class LibrdkafkaAdmin(ClusterAdmin):
             for group, described in in_parts(groups, self._described)
         }
 
+    def not_joinable(self, groups: Sequence[str]) -> list[str]:
+        return [
+            group for group, described in in_parts(groups, self._described)
+            if described.state is not ConsumerGroupState.DEAD and AclOperation.READ not in described.authorized_operations
+        ]  # fmt: skip
+
     def _described(self, groups: Sequence[str]) -> dict[str, Any]:
         with translated(self._cluster):
-            asked = self._client.describe_consumer_groups([*groups], request_timeout=REQUEST_TIMEOUT_S)
+            asked = self._client.describe_consumer_groups(
+                [*groups], request_timeout=REQUEST_TIMEOUT_S, include_authorized_operations=True
+            )
             return {group: future.result() for group, future in asked.items()}
 
     def delete_groups(self, groups: Sequence[str]) -> None:

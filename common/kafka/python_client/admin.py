@@ -120,6 +120,11 @@ class PythonAdmin(ClusterAdmin):
         by_time = at not in (EARLIEST, END, STABLE_END)
         return {Partition(*key): None if by_time and each.offset < 0 else each.offset for key, each in found.items()}
 
+    def leader_epochs(self, partitions: Sequence[Partition]) -> dict[Partition, int | None]:
+        with translated(self._cluster):
+            found = self._client.list_partition_offsets({TopicPartition(*each): END for each in partitions})
+        return {Partition(*key): each.leader_epoch for key, each in found.items()}
+
     def groups(self) -> dict[str, str]:
         with translated(self._cluster):
             found = self._client.list_groups()
@@ -164,6 +169,12 @@ class PythonAdmin(ClusterAdmin):
             }
             for group, described in in_parts(groups, self._described)
         }  # fmt: skip
+
+    def not_joinable(self, groups: Sequence[str]) -> list[str]:
+        return [
+            group for group, described in in_parts(groups, self._described)
+            if described["group_state"] != "Dead" and "READ" not in described["authorized_operations"]
+        ]  # fmt: skip
 
     def _described(self, groups: Sequence[str]) -> dict[str, Any]:
         with translated(self._cluster):

@@ -6,9 +6,13 @@ from contextlib import closing
 import pytest
 
 from common.kafka.base import EARLIEST, END, STABLE_END, GroupListener, GroupOptions, NewKafkaTopic
+from common.kafka.connection import KafkaConnection
+from common.kafka.drivers import installed
 from common.kafka.errors import KafkaRefusal
 from common.kafka.records import Partition
 from tests.contract.kafka.exchange import NOW
+from tests.services import require
+from tests.services.kafka import SCRAM_PASSWORD, SCRAM_USER
 from tests.waiting import until
 
 TOPIC_EXISTS, INVALID_PARTITIONS = 36, 37
@@ -122,6 +126,40 @@ def test_topics_of_members_are_told_and_groups_that_are_gone_left_out(admin, exc
         until(lambda: reader.poll(0.1) or reader.positions(), "the partition", 30.0)
         assert admin.subscribed([group, "no-such-group"])[group] == {topic}
         assert admin.groups()[group] == "Stable"
+
+
+def test_groups_that_a_user_sees_and_may_not_read_are_told(admin, driver, brokers, new_topic):
+    require("confluent-kafka" in installed(), "pip install confluent-kafka")  # it changes access lists
+    from confluent_kafka import admin as hand
+
+    groups = [f"{kind}-{new_topic()}" for kind in ("denied", "allowed")]
+    for group in groups:
+        admin.set_group_offsets(group, {Partition(group.partition("-")[2], 0): 0})
+    of_user = hand.ResourcePatternType.LITERAL, f"User:{SCRAM_USER}", "*"
+    rules = [
+        hand.AclBinding(
+            hand.ResourceType.GROUP, group, *of_user, hand.AclOperation[operation], hand.AclPermissionType[permission]
+        )
+        for group, operation, permission in (
+            (groups[0], "ALL", "ALLOW"), (groups[0], "READ", "DENY"), (groups[1], "ALL", "ALLOW")
+        )
+    ]  # fmt: skip
+    with hand.AdminClient({"bootstrap.servers": brokers.bootstrap}) as of_hand:
+        for done in of_hand.create_acls(rules).values():
+            done.result(30)
+    login = KafkaConnection(
+        "test", (brokers.sasl_bootstrap,), "SASL_PLAINTEXT", "SCRAM-SHA-256", SCRAM_USER, SCRAM_PASSWORD
+    )
+    with closing(driver.admin(login)) as of_user_admin:
+        until(lambda: of_user_admin.not_joinable([*groups, "no-such-group"]) == groups[:1], "the access list", 30.0)
+
+
+def test_epochs_of_leaders_are_told(admin, new_topic):
+    topic = new_topic(2)
+    partitions = [Partition(topic, number) for number in range(2)]
+    epochs = admin.leader_epochs(partitions)
+    assert {*epochs} == {*partitions} and all(at is not None and at >= 0 for at in epochs.values())
+    assert admin.leader_epochs(partitions) == epochs
 
 
 def test_topics_and_groups_are_deleted_and_missing_ones_left_out(admin, new_topic):
