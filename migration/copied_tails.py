@@ -3,20 +3,24 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from common.config.definitions import CutRecord
-from common.kafka.base import EARLIEST, STABLE_END, ClusterAdmin, KafkaTopic, PartitionReader
+from common.kafka.base import EARLIEST, END, STABLE_END, ClusterAdmin, KafkaTopic, PartitionReader
+from common.kafka.codes import GROUP_AUTHORIZATION_FAILED
 from common.kafka.errors import KafkaRefusal
 from common.kafka.group_admin import CommittedPosition
 from common.kafka.records import Partition
+from common.quoting import quoted
 from engine.client.single_reads import MessageAt
 from engine.link.copy import SourceState
 from kafka_bridge.copy_in.last_copied import LastCopied
-from kafka_bridge.copy_out.cut_places import CutChecks, CutQueue, cut_places
+from kafka_bridge.copy_out.cut_places import CutChecks, CutQueue, copied_below, cut_places, rolled_back_places
+from kafka_bridge.copy_out.lacked import Lacked, LackedMessages, QueueBelow, open_partitions
 from kafka_bridge.copy_out.page import EngineTopic
 from kafka_bridge.copy_out.positions import position_group
-from kafka_bridge.copy_out.tails import CopiedTails, TailRange, places_to_check
+from kafka_bridge.copy_out.tails import TailRange, places_to_check
 from migration.positions import CopiedTopic
 from migration.reconcile.kafka_side import fetches
 from migration.reconcile.spans import ReadRange
@@ -38,12 +42,16 @@ class ComingCopy(NamedTuple):
     Attributes:
         rows: states of the queues.
         is_moved: the engine is the home since its cut.
+        rolled_back: the place up to which both sides had all when Kafka became the home again; None: it did not.
+        places: the engine's topic per queue; of a topic that was rolled back.
     """
 
     topic: CopiedTopic
     kafka_topic: KafkaTopic
     rows: Sequence[SourceState]
     is_moved: bool = False
+    rolled_back: CutRecord | None = None
+    places: Mapping[int, EngineTopic] = MappingProxyType({})
 
 
 class ReturningCopy(NamedTuple):
@@ -78,7 +86,28 @@ class TailChecks:
         self._kafka, self._open_reader, self._engine = kafka, open_reader, engine
 
     def coming(self, copies: Sequence[ComingCopy]) -> dict[str, str]:
-        """Whether Kafka has what was copied last into the engine."""
+        """Whether Kafka has what was copied last into the engine, and both have what they had at a rollback."""
+        return self._rolled_back([each for each in copies if each.rolled_back is not None]) | self._last(copies)
+
+    def _rolled_back(self, copies: Sequence[ComingCopy]) -> dict[str, str]:
+        if not copies:
+            return {}
+        asked = [Partition(each.topic.name, n) for each in copies for n in range(each.kafka_topic.partitions)]
+        starts, last_ends = self._kafka().offsets(asked, EARLIEST), self._kafka().offsets(asked, END)
+        ends = self._kafka().offsets(asked, STABLE_END)
+        below: dict[Partition, QueueBelow] = {}
+        for each in copies:
+            states = dict(enumerate(each.rows))
+            places = cut_places(each.kafka_topic, each.rolled_back, each.places, states, {}, starts, ends)
+            below |= rolled_back_places(places, open_partitions(last_ends, ends))
+        topics = {each.topic.name: each.topic for each in copies}
+        with closing(self._open_reader()) as reader:
+            messages = LackedMessages(
+                reader, lambda each, at: self._engine.message_at(topics[each.topic], each.number, at)
+            )
+            return {each.topic: _since_rollback(each, at, below[each]) for each, at in messages.of(below).items()}
+
+    def _last(self, copies: Sequence[ComingCopy]) -> dict[str, str]:
         last = {
             Partition(each.topic.name, queue): at
             for each in copies
@@ -98,14 +127,16 @@ class TailChecks:
         moved = {each.topic.name for each in copies if each.is_moved}
         return {each.topic: at.loss(each.topic, each, each.topic in moved) for each, at in left.items()}
 
-    def read_last(self, topics: Mapping[str, int]) -> None:
-        """Read a record of each of these topics, to know whether they can be read: Kafka permits it per topic.
+    def may_read(self, topics: Mapping[str, int], groups: Sequence[str]) -> None:
+        """Ask whether bridges may be members of these groups, and read a record of each topic: Kafka permits both one by one.
 
-        A position tells where a group is, also to a user who may not read. Raises KafkaFault: a topic cannot be read.
+        A position tells where a group is, also to a user who may not read. Raises KafkaFault: a topic cannot be read, or no
+        bridge can be a member of a group.
 
         Args:
             topics: their numbers of partitions.
         """
+        self._may_join(groups)
         asked = [Partition(name, number) for name, count in topics.items() for number in range(count)]
         if not asked:
             return
@@ -123,6 +154,15 @@ class TailChecks:
                 refusal.number, f"what the groups have to read is not known: {refusal}", refusal.topic
             ) from refusal
 
+    def _may_join(self, groups: Sequence[str]) -> None:
+        refused = self._kafka().not_joinable(groups)
+        if refused:
+            raise KafkaRefusal(
+                GROUP_AUTHORIZATION_FAILED,
+                f"what the groups have to read cannot be read: group {', '.join(refused)}: GROUP_AUTHORIZATION_FAILED: Kafka's "
+                "access lists do not let the cluster's user READ it: no bridge can be a member",
+            )
+
     def returning(self, copies: Sequence[ReturningCopy]) -> dict[str, str]:
         """Whether the engine has what was copied last to Kafka since the cuts, and else what was cut."""
         wanted = {
@@ -135,11 +175,15 @@ class TailChecks:
         if not copies:
             return {}
         asked = [Partition(each.topic.name, n) for each in copies for n in range(each.kafka_topic.partitions)]
-        starts, ends = self._kafka().offsets(asked, EARLIEST), self._kafka().offsets(asked, STABLE_END)
+        starts, last_ends = self._kafka().offsets(asked, EARLIEST), self._kafka().offsets(asked, END)
+        ends = self._kafka().offsets(asked, STABLE_END)
         cuts: dict[Partition, CutQueue] = {}
+        below: dict[Partition, QueueBelow] = {}
         for copy in copies:
             states = dict(enumerate(copy.rows))
-            cuts |= cut_places(copy.kafka_topic, copy.cut, copy.places, states, copy.positions, starts)
+            cuts |= cut_places(copy.kafka_topic, copy.cut, copy.places, states, copy.positions, starts, ends)
+            own = [each for each in wanted if each.topic == copy.topic.name]
+            below |= copied_below(copy.kafka_topic, states, copy.positions, starts, ends, own)
         ranges = {}
         for each, (copy, place) in wanted.items():
             is_same = copy.cut.kafka_topic_id == str(copy.kafka_topic.id)
@@ -147,11 +191,27 @@ class TailChecks:
             ranges[each] = TailRange(place, first, ends[each] or 0)
         with closing(self._open_reader()) as reader:
             topics, group = {each.topic.name: each.topic for each in copies}, position_group(copies[0].cut.plan)
-            tails = CopiedTails(
+            checks = CutChecks(
                 reader, lambda each, at: self._engine.message_at(topics[each.topic], each.number, at), group
             )
-            faults = tails.faults(ranges) | CutChecks(reader, tails, group).faults(cuts)
+            faults = checks.faults(cuts, below, open_partitions(last_ends, ends)) | checks.tails.faults(ranges)
             return {each.topic: sentence for each, sentence in faults.items()}
+
+
+def _since_rollback(partition: Partition, lacked: Lacked, at: QueueBelow) -> str:
+    where = f"topic {quoted(partition.topic)} queue {partition.number}"
+    if lacked.is_engine:
+        return (
+            f"{where}: the engine has not, below its offset {at.below:,}, what both sides had at the rollback: it was put back to "
+            "an older copy: what it lacks is written by `penstock migrate verify PLAN --all --repair`; then say so, while no "
+            f"bridge copies, by `penstock kafka accept {partition.topic} --partition {partition.number} --start "
+            f"{at.state.next} --reason TEXT`"
+        )
+    return (
+        f"{where}: from offset {lacked.first:,} on Kafka has not the engine's messages that were copied back before the "
+        f"rollback, below {at.place:,} there: it was put back to an older copy, or has lost records, and others have their "
+        "offsets: what Kafka lacks is written by `penstock migrate verify PLAN --all --repair`"
+    )
 
 
 def _poll_beyond(reader: PartitionReader, positions: Mapping[Partition, int]) -> None:

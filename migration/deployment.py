@@ -24,7 +24,7 @@ from common.config.ended_fences import topic_in
 from common.config.errors import VersionConflict
 from common.config.store import ConfigStore
 from common.config.text_values import ENGINE_HOME, KAFKA_HOME
-from common.kafka.base import ClusterAdmin, PartitionReader
+from common.kafka.base import ClusterAdmin, KafkaTopic, PartitionReader
 from common.kafka.errors import KafkaFault
 from common.kafka.group_admin import CommittedPosition, GroupAdmin
 from common.kafka.records import Partition
@@ -205,7 +205,7 @@ class Deployment:
             )  # fmt: skip
             is_moved = topics[name].is_moved and self._plan.recipe == MIRROR
             if known and not found[name].secondary and (is_moved or found[name].home == IN_KAFKA):
-                coming.append(ComingCopy(topic, seen.topics[name], rows, is_moved))
+                coming.append(self._coming(topic, seen.topics[name], rows, definitions[name].cut, is_moved))
             if self._plan.recipe == DOUBLE_WRITE:
                 held = self._engine.ends(topic)
                 found[name] = replace(found[name], engine_ends=tuple(held.get(n, 0) for n in range(topic.queues)))
@@ -224,8 +224,16 @@ class Deployment:
                 )  # fmt: skip
         tails = {**self._checks.coming(coming), **self._checks.returning(back)} if with_tails else {}
         if with_tails and self._plan.recipe == DOUBLE_READ:
-            self._checks.read_last(seen.partitions(asked))
+            self._checks.may_read(seen.partitions(asked), self._plan.groups)
         return {name: replace(each, tail=tails.get(name, "")) for name, each in found.items()}
+
+    def _coming(
+        self, topic: CopiedTopic, kafka_topic: KafkaTopic, rows: Sequence[SourceState], cut: CutRecord | None, is_moved: bool
+    ) -> ComingCopy:  # fmt: skip
+        is_of_plan = cut is not None and cut.plan == self._plan.name and self._plan.recipe == MIRROR
+        rolled_back = cut if is_of_plan and not is_moved else None
+        places = {each.number: EngineTopic(*at) for each, at in self._engine.places(topic, rows).items()}
+        return ComingCopy(topic, kafka_topic, rows, is_moved, rolled_back, places)
 
     def _uncopied(self, name: str, positions: Mapping[Partition, int], losses: Mapping[int, str]) -> dict[str, Any]:
         """Facts about the next records of copies that stand."""

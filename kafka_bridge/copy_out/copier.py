@@ -14,6 +14,7 @@ from contextlib import closing
 from common.config.definitions.copies import CopyOutDefinition
 from common.kafka.base import (
     EARLIEST,
+    END,
     STABLE_END,
     ClusterAdmin,
     KafkaDriver,
@@ -34,11 +35,12 @@ from kafka_bridge.connecting import FollowedConnection
 from kafka_bridge.copy_in.core import PartitionBounds
 from kafka_bridge.copy_in.last_copied import LastCopied
 from kafka_bridge.copy_in.status import KafkaSide, without_last_copied
-from kafka_bridge.copy_out.cut_places import CutChecks, cut_places
+from kafka_bridge.copy_out.cut_places import CutChecks, copied_below, cut_places
 from kafka_bridge.copy_out.engine_reads import EngineReads, MessagesDeleted
+from kafka_bridge.copy_out.lacked import open_partitions
 from kafka_bridge.copy_out.page import EngineTopic, OutgoingPage, is_from
 from kafka_bridge.copy_out.positions import CopiedPositions, group_of, note_of, topic_of, transactional_id
-from kafka_bridge.copy_out.tails import CopiedTails, TailDiffers, TailRange, places_to_check
+from kafka_bridge.copy_out.tails import TailDiffers, TailRange, places_to_check
 from kafka_bridge.heartbeat import Heartbeat
 from kafka_bridge.mapping import UnmappableMessage
 
@@ -56,6 +58,8 @@ WAIT_S = 60.0
 FAULTS_SHOWN, LOOK_S = 3, 10.0
 SHAPE_S = 30.0
 """Pause between two turns of a copy some of whose queues have no partition in Kafka."""
+Leaders = Mapping[Partition, int | None]
+"""Epochs of the leaders of partitions."""
 _FAULTS = (KafkaFault, AdminError, LinkError, OSError, MessagesDeleted, TailDiffers, UnmappableMessage)
 
 
@@ -118,7 +122,7 @@ class OutCopier:
         self.next: dict[int, int] | None = None
         self.due_s = self.again_s = 0.0
         self.kept_s = -KEEP_S
-        self._checked: tuple[str, ...] = ()
+        self._checked: tuple[tuple[str, ...], Leaders] | None = None
 
     @property
     def is_stopping(self) -> bool:
@@ -186,14 +190,24 @@ class OutCopier:
             copied = CopiedPositions(
                 lambda: admin, lambda: clients.driver.reader(kafka.opened, ReaderOptions()), group_of(self.copy)
             )
-            committed = copied.committed([Partition(topic.name, each) for each in places if each < topic.partitions])
+            asked = [Partition(topic.name, each) for each in places if each < topic.partitions]
+            committed = copied.committed(asked)
             positions = copied.of(
                 topic, places, committed, engine.cut, lambda queue, at: engine.message_at(queue, at).is_deleted
             )
             self._warn_of_leaps(committed, positions)
-            self._check_tails(engine, topic, places, positions, committed, clients)
+            leaders = admin.leader_epochs(asked)
+            self._check_tails(engine, topic, places, positions, committed, clients, leaders)
             opened.producer.partitions(topic.name)
-            transactions = _Transactions(self.copy, opened.producer, engine, places, topic, positions)
+            transactions = _Transactions(
+                self.copy,
+                opened.producer,
+                engine,
+                places,
+                topic,
+                positions,
+                lambda: admin.leader_epochs(asked) == leaders,
+            )
             if not transactions.are_kept(committed):
                 self.kept_s = -KEEP_S
             self._copy_on(transactions, lambda: self._goes_on(engine, kafka), is_awaited)
@@ -212,35 +226,39 @@ class OutCopier:
 
     def _check_tails(
         self, engine: EngineReads, topic: KafkaTopic, places: Mapping[int, EngineTopic], positions: Mapping[int, int],
-        committed: Mapping[Partition, CommittedPosition], clients: TurnClients,
+        committed: Mapping[Partition, CommittedPosition], clients: TurnClients, leaders: Leaders,
     ) -> None:  # fmt: skip
-        """Raise TailDiffers where a side lacks what was copied last. Once per start of the engines: a running log only grows."""
-        if engine.starts and engine.starts == self._checked:
+        """Raise TailDiffers where a side lacks what was copied last. Once per start of the engines, as a running log only grows,
+        and per leader of a partition of Kafka, which may have less than the one before.
+        """
+        if engine.starts and (engine.starts, leaders) == self._checked:
             return
         cut = engine.cut if engine.cut is not None and engine.cut.kafka_topic_id == str(topic.id) else None
         copied = places_to_check(topic.name, topic.id, places, positions, committed)
         others = [queue for queue in places if queue not in positions and queue < topic.partitions] if cut else []
         if copied or others:
             admin, asked = clients.admin(), [*copied, *(Partition(topic.name, queue) for queue in others)]
-            starts, ends = admin.offsets(asked, EARLIEST), admin.offsets(asked, STABLE_END)
-            states = {queue: engine.sources(queue) for queue in others}
-            cuts = cut_places(topic, cut, places, states, positions, starts)
+            starts, last_ends = admin.offsets(asked, EARLIEST), admin.offsets(asked, END)
+            ends = admin.offsets(asked, STABLE_END)
+            states = {each.number: engine.sources(each.number) for each in asked}
+            cuts = cut_places(topic, cut, places, states, positions, starts, ends)
             with closing(clients.driver.reader(clients.refresh().opened, ReaderOptions())) as reader:
-                tails = CopiedTails(reader, lambda each, at: engine.message_at(each.number, at), group_of(self.copy))
+                checks = CutChecks(reader, lambda each, at: engine.message_at(each.number, at), group_of(self.copy))
                 ranges = {
                     each: TailRange(
                         place, max(starts[each] or 0, cut.kafka_end(each.number) if cut else 0), ends[each] or 0
                     )
                     for each, place in copied.items()
                 }
-                faults = tails.faults(ranges) | CutChecks(reader, tails, group_of(self.copy)).faults(cuts)
+                below = copied_below(topic, states, positions, starts, ends, copied)
+                faults = checks.faults(cuts, below, open_partitions(last_ends, ends)) | checks.tails.faults(ranges)
                 last = engine.last_copied({each.number: states[each.number] for each in cuts})
                 losses = self._losses(
                     reader, topic, {Partition(topic.name, q): at for q, at in last.items()}, starts, ends
                 )
                 if told := [*losses, *faults.values()]:
                     raise TailDiffers("; ".join(told[:FAULTS_SHOWN]))
-        self._checked = engine.starts
+        self._checked = engine.starts, leaders
 
     def _losses(
         self, reader: PartitionReader, topic: KafkaTopic, last: Mapping[Partition, LastCopied],
@@ -285,14 +303,16 @@ class _Transactions:
 
     Args:
         positions: moved on with each transaction.
+        has_same_leaders: asked before each transaction: a copy that Kafka has lost is written again before others.
     """
 
     def __init__(
         self, copy: CopyOutDefinition, producer: KafkaProducer, engine: EngineReads, places: dict[int, EngineTopic],
-        topic: KafkaTopic, positions: dict[int, int],
+        topic: KafkaTopic, positions: dict[int, int], has_same_leaders: Callable[[], bool],
     ) -> None:  # fmt: skip
         self._copy, self._producer, self._engine, self.places = copy, producer, engine, places
         self.topic, self._positions = topic, positions
+        self._has_same_leaders, self._is_led_otherwise = has_same_leaders, False
         self._notes = {queue: note_of(place, topic.id) for queue, place in places.items()}
 
     def are_kept(self, committed: Mapping[Partition, CommittedPosition]) -> bool:
@@ -304,8 +324,8 @@ class _Transactions:
         )
 
     def is_outdated(self) -> bool:
-        """Whether Kafka's topic has another number of partitions. Raises KafkaFault."""
-        return self._producer.partitions(self.topic.name) != self.topic.partitions
+        """Whether Kafka's topic has another number of partitions, or other leaders. Raises KafkaFault."""
+        return self._is_led_otherwise or self._producer.partitions(self.topic.name) != self.topic.partitions
 
     def commit_next(self, copier: OutCopier, in_haste: bool) -> bool:
         """Copy what comes next; returns whether anything did. Raises KafkaFault, AdminError, LinkError, OSError.
@@ -316,6 +336,9 @@ class _Transactions:
         """
         page, now_s = self._page(in_haste), time.monotonic()
         is_due = now_s >= copier.kept_s + KEEP_S and bool(self._positions)
+        if page.records.topics and not self._has_same_leaders():
+            self._is_led_otherwise = True
+            return False
         if page.next or is_due:
             self._positions.update(page.next)
             self._commit(page, self._positions if is_due else page.next)

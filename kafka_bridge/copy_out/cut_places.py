@@ -5,19 +5,19 @@ An engine that was put back to a copy of before the cut, and got other messages 
 copy back would begin behind those messages.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from common.config.definitions import CutRecord
 from common.kafka.base import KafkaTopic, PartitionReader
 from common.kafka.copy_mark import COPY_HEADER, CopyMark, parse_copy_mark
-from common.kafka.errors import KafkaFault
 from common.kafka.records import Partition, Records
 from common.kafka.repair_mark import REPAIR_NAME
+from engine.client.single_reads import MessageAt
 from engine.link.copy import SourceState
+from kafka_bridge.copy_out.lacked import Lacked, LackedMessages, QueueBelow
 from kafka_bridge.copy_out.page import EngineTopic
-from kafka_bridge.copy_out.positions import SEARCH_POLLS_MAX, SEARCH_WAIT_S
-from kafka_bridge.copy_out.tails import FIRST_SPAN, GROWTH, CopiedTails, TailRange, set_position
+from kafka_bridge.copy_out.tails import FIRST_SPAN, GROWTH, CopiedTails, TailRange, read_between, set_position
 from kafka_bridge.source_identity import topic_id_in
 
 
@@ -28,12 +28,14 @@ class CutQueue(NamedTuple):
         place: the engine's topic.
         state: of the queue's source.
         first, end: offsets in Kafka between which what lies below the cut is now.
+        below: what the engine has below it.
     """
 
     place: EngineTopic
     state: SourceState
     first: int
     end: int
+    below: QueueBelow
 
 
 class _Last(NamedTuple):
@@ -45,13 +47,13 @@ class _Last(NamedTuple):
 
 def cut_places(
     topic: KafkaTopic, cut: CutRecord | None, places: Mapping[int, EngineTopic], states: Mapping[int, SourceState],
-    positions: Mapping[int, int], starts: Mapping[Partition, int | None],
+    positions: Mapping[int, int], starts: Mapping[Partition, int | None], ends: Mapping[Partition, int | None],
 ) -> dict[Partition, CutQueue]:  # fmt: skip
     """The queues whose cut no copied record and no operator's word has superseded.
 
     Args:
         positions: of the copy back: of a queue with one it compares what it has copied, or an operator has set it.
-        starts: first offsets of the partitions.
+        starts, ends: of the partitions.
     """
     found: dict[Partition, CutQueue] = {}
     if cut is None or cut.kafka_topic_id != str(topic.id):
@@ -64,24 +66,53 @@ def cut_places(
         is_accepted_since = last.first >= cut.engine_first(queue)
         if is_accepted_since or topic_id_in(last.source.identity) != topic.id:
             continue
-        found[each] = CutQueue(place, state, starts.get(each) or 0, cut.kafka_end(queue))
+        first, at, end = starts.get(each) or 0, cut.kafka_end(queue), ends.get(each) or 0
+        below = QueueBelow(state, topic.id, cut.engine_first(queue), first, min(at, end), end, end)
+        found[each] = CutQueue(place, state, first, at, below)
     return found
+
+
+def rolled_back_places(
+    found: Mapping[Partition, CutQueue], open_ones: Collection[Partition]
+) -> dict[Partition, QueueBelow]:  # fmt: skip
+    """Of a topic whose home is Kafka again: records that came later were copied from behind the place."""
+    return {each: at.below._replace(source_end=at.end, is_open=each in open_ones) for each, at in found.items()}
+
+
+def copied_below(
+    topic: KafkaTopic, states: Mapping[int, SourceState], positions: Mapping[int, int],
+    starts: Mapping[Partition, int | None], ends: Mapping[Partition, int | None], asked: Collection[Partition],
+) -> dict[Partition, QueueBelow]:  # fmt: skip
+    """What the copy back has copied, by its positions in these partitions."""
+    bounds = {each: (starts.get(each) or 0, ends.get(each) or 0) for each in asked if each.number in states}
+    return {
+        each: QueueBelow(states[each.number], topic.id, positions[each.number], first, end, end, end)
+        for each, (first, end) in bounds.items()
+    }
 
 
 class CutChecks:
     """
     Args:
         reader: of committed records.
-        tails: compares what an engine has with its copies, by the same reader.
+        message_at: the engine's message at an offset of the queue of this partition.
         group: whose positions are those of the copies.
+    Attributes:
+        tails: compares what an engine has with its copies.
     """
 
-    def __init__(self, reader: PartitionReader, tails: CopiedTails, group: str) -> None:
-        self._reader, self._tails, self._group = reader, tails, group
+    def __init__(self, reader: PartitionReader, message_at: Callable[[Partition, int], MessageAt], group: str) -> None:
+        self._reader, self._group = reader, group
+        self.tails, self._messages = CopiedTails(reader, message_at, group), LackedMessages(reader, message_at)
 
-    def faults(self, asked: Mapping[Partition, CutQueue]) -> dict[Partition, str]:
-        """By partition, why the engine is not the one that was cut; the others have what Kafka has there.
+    def faults(
+        self, asked: Mapping[Partition, CutQueue], copied: Mapping[Partition, QueueBelow], open_ones: Collection[Partition]
+    ) -> dict[Partition, str]:  # fmt: skip
+        """By partition, why a side is not the one that was cut, or that was copied; the others have what the other has there.
 
+        Args:
+            copied: of queues with a position.
+            open_ones: partitions with an open transaction.
         Raises KafkaFault. AdminError, OSError, LinkError: of the engine.
         """
         found: dict[Partition, str] = {}
@@ -92,7 +123,17 @@ class CutChecks:
                 marked[each] = TailRange(at.place, at.first, at.end)  # of a soak before this one
             elif last.offset >= at.state.next:
                 found[each] = self._sentence(each, at.state)
-        return found | (self._tails.faults(marked) if marked else {})
+        places = {each: at.below for each, at in asked.items()} | dict(copied)
+        lacked = self._messages.of({each: at._replace(is_open=each in open_ones) for each, at in places.items()})
+        told = {each: self._lacked(each, at) for each, at in lacked.items()}
+        return told | found | (self.tails.faults(marked) if marked else {})
+
+    def _lacked(self, partition: Partition, at: Lacked) -> str:
+        return (
+            f"topic {partition.topic} queue {partition.number}: from offset {at.first:,} on Kafka has not the engine's messages: "
+            "one of both was put back to an older copy, or has lost its newest, and has got others in their place: "
+            f"{set_position(self._group, partition, at.first)}"
+        )
 
     def _sentence(self, partition: Partition, state: SourceState) -> str:
         return (
@@ -114,18 +155,10 @@ class CutChecks:
 
     def _read(self, lower: Mapping[Partition, int], asked: Mapping[Partition, CutQueue]) -> dict[Partition, _Last]:
         found: dict[Partition, _Last] = {}
-        self._reader.assign(dict(lower))
-        self._reader.resume([*lower])  # librdkafka keeps the pause of an earlier assignment
-        before, silent = dict(lower), 0
-        while behind := [each for each, at in self._reader.positions().items() if at < asked[each].end]:
-            for records in self._reader.poll(SEARCH_WAIT_S):
-                last = _last_in(records, asked[records.partition].end) if records.partition in asked else None
-                if last is not None:
-                    found[records.partition] = last
-            now = dict(self._reader.positions())
-            before, silent = now, silent + 1 if now == before else 0
-            if silent > SEARCH_POLLS_MAX:
-                raise KafkaFault(f"{behind[0].topic} {behind[0].number}: the place of the cut was not read")
+        for records in read_between(self._reader, lower, {each: asked[each].end for each in lower}):
+            last = _last_in(records, asked[records.partition].end)
+            if last is not None:
+                found[records.partition] = last
         return found
 
 

@@ -4,7 +4,7 @@ Positions alone do not tell that the engine was put back to an older copy, or th
 has got other messages since: these have offsets that are copied already.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
@@ -111,18 +111,24 @@ class CopiedTails:
     ) -> dict[Partition, list[MarkedMessage]]:
         """The copies among the records between two offsets of each partition, in Kafka's order."""
         found: dict[Partition, list[MarkedMessage]] = {each: [] for each in lower}
-        self._reader.assign(dict(lower))
-        self._reader.resume([*lower])  # librdkafka keeps the pause of an earlier assignment
-        before, silent = dict(lower), 0
-        while behind := [each for each, at in self._reader.positions().items() if at < asked[each].end]:
-            for records in self._reader.poll(SEARCH_WAIT_S):
-                if records.partition in found:
-                    found[records.partition] += _copied_in(records, asked[records.partition].place)
-            now = dict(self._reader.positions())
-            before, silent = now, silent + 1 if now == before else 0
-            if silent > SEARCH_POLLS_MAX:
-                raise KafkaFault(f"{behind[0].topic} {behind[0].number}: the last copied record was not found")
+        for records in read_between(self._reader, lower, {each: asked[each].end for each in lower}):
+            found[records.partition] += _copied_in(records, asked[records.partition].place)
         return found
+
+
+def read_between(
+    reader: PartitionReader, lower: Mapping[Partition, int], ends: Mapping[Partition, int]
+) -> Iterator[Records]:
+    """The records between two offsets of each partition, and some behind them. Raises KafkaFault."""
+    reader.assign(dict(lower))
+    reader.resume([*lower])  # librdkafka keeps the pause of an earlier assignment
+    before, silent = dict(lower), 0
+    while behind := [each for each, at in reader.positions().items() if at < ends[each]]:
+        yield from (records for records in reader.poll(SEARCH_WAIT_S) if records.partition in lower)
+        now = dict(reader.positions())
+        before, silent = now, silent + 1 if now == before else 0
+        if silent > SEARCH_POLLS_MAX:
+            raise KafkaFault(f"{behind[0].topic} {behind[0].number}: the last records were not read")
 
 
 def _copied_in(records: Records, place: EngineTopic) -> list[MarkedMessage]:

@@ -51,6 +51,7 @@ MAY_IMPORT = {
         "kafka_bridge.copy_in.last_copied",
         "kafka_bridge.copy_in.messages",
         "kafka_bridge.copy_out.cut_places",
+        "kafka_bridge.copy_out.lacked",
         "kafka_bridge.copy_out.page",
         "kafka_bridge.copy_out.positions",
         "kafka_bridge.copy_out.tails",

@@ -4,6 +4,7 @@ themselves. Real processes and a real broker.
 """
 
 import json
+import shutil
 import time
 import urllib.error
 import urllib.request
@@ -38,6 +39,12 @@ class PutBack(Restorable):
             opened.producer.produce(records, lambda results: codes.extend(results.codes))
             assert opened.producer.flush(30) and set(codes) == {0}
         return names
+
+    def put_back_partition(self, data) -> None:
+        """Of the topic alone, as where a broker leads it that has less: positions are those of before."""
+        name = f"{TOPIC}-0"
+        shutil.rmtree(data / name)
+        shutil.copytree(self.folder / f"kept-{data.name}" / name, data / name)
 
     def set_position(self, at) -> None:
         """Of the copy back, as an operator does."""
@@ -124,6 +131,29 @@ def test_an_engine_that_was_put_back_stops_the_rollback_until_an_operators_word(
     assert side.kafka_ids(TOPIC) == sorted(sent)
 
 
+def test_a_kafka_that_loses_the_newest_copies_alone_stops_the_copy_back_and_the_rollback_until_an_operators_word(side):
+    side.plan(TOPIC)
+    side.way(TOPIC, "verify", "cut", "soak")
+    sent = side.send(TOPIC, "earlier", EARLIER)
+    until(lambda: side.kafka_ids(TOPIC) == sorted(sent), "the copy back", COPIED_S_MAX)
+    with side.kafka_away() as data:
+        side.keep(data)
+    sent += side.send(TOPIC, "lost", LOST)
+    until(lambda: side.kafka_ids(TOPIC) == sorted(sent), "the copy back", COPIED_S_MAX)
+    with side.bridge_stopped():
+        with side.kafka_away() as data:
+            side.put_back_partition(data)
+        sent += side.produce(TOPIC, "other", OTHERS)
+        lost = f"topic {TOPIC} queue 0: from offset {EARLIER} on Kafka has not the engine's messages"
+        assert lost in side.migrate("rollback", TOPIC, "--accept", "late", code=4)
+    sent += side.send(TOPIC, "later", EARLIER)
+    until(lambda: lost in side.notes(), "the standstill of the bridge", COPIED_S_MAX)
+    side.set_position(EARLIER)
+    until(lambda: side.kafka_ids(TOPIC) == sorted(sent), "the copy of the lost ones and of later ones", COPIED_S_MAX)
+    side.way(TOPIC, "rollback")
+    assert side.kafka_ids(TOPIC) == sorted(sent)
+
+
 def test_a_copy_back_goes_on_by_itself_after_kafka_was_restarted_in_order(side):
     side.plan(TOPIC)
     side.way(TOPIC, "verify", "cut", "soak")
@@ -134,3 +164,26 @@ def test_a_copy_back_goes_on_by_itself_after_kafka_was_restarted_in_order(side):
     sent += side.send(TOPIC, "later", OTHERS)
     until(lambda: side.kafka_ids(TOPIC) == sorted(sent), "the copy back after the restart", COPIED_S_MAX)
     side.way(TOPIC, "rollback")
+
+
+def test_a_kafka_that_was_put_back_before_what_was_copied_back_stops_the_next_cut_until_it_is_repaired(side):
+    side.create(TOPIC)
+    side.produce(TOPIC, "earlier", EARLIER)
+    side.write_plan(TOPIC)
+    side.way(TOPIC, "verify", "cut", "soak")
+    with side.kafka_away() as data:
+        side.keep(data)
+    sent = side.send(TOPIC, "own", LOST)
+    until(lambda: set(sent) <= {*side.kafka_ids(TOPIC)}, "the copy back", COPIED_S_MAX)
+    side.way(TOPIC, "rollback")
+    with side.kafka_away() as data:
+        side.put_back(data)
+    side.produce(TOPIC, "other", OTHERS)
+    lost = f"from offset {EARLIER} on Kafka has not the engine's messages that were copied back before the rollback"
+    assert lost in side.migrate("verify", TOPIC, code=4)
+    until(lambda: side.row(TOPIC)["copied"] == EARLIER + OTHERS, "the copy of the others", COPIED_S_MAX)
+    assert lost in side.migrate("verify", TOPIC, "--accept", "source", code=4)
+    assert "0 ids differ" in side.migrate("verify", TOPIC, "--all", "--repair", code=4)
+    assert set(sent) <= {*side.kafka_ids(TOPIC)}
+    side.way(TOPIC, "verify", "cut")
+    assert side.row(TOPIC)["engine_end"] == EARLIER + LOST + OTHERS

@@ -3,6 +3,7 @@
 import pytest
 
 from common.config.definitions import CutRecord
+from common.kafka.base import END
 from common.kafka.group_admin import CommittedPosition
 from common.kafka.records import Partition
 from engine.client import copied
@@ -22,6 +23,17 @@ def both(engine):  # noqa: F811
 def coming(both, is_moved=False):
     topic = CopiedTopic(both.name, 0, 1)
     copy = ComingCopy(topic, both.topic, both.engine.copied([topic])[both.name], is_moved)
+    return TailChecks(lambda: both.admin, both.open_reader, both.engine).coming([copy])
+
+
+def rolled_back(both, cut):
+    """As `coming`, of a topic that was rolled back at this place, in Kafka and in the engine."""
+    topic, record = (
+        CopiedTopic(both.name, 0, 1),
+        CutRecord("shop", 2, 0, "main", str(both.topic.id), *((at,) for at in cut)),
+    )
+    place, rows = EngineTopic(both.link.hello.log_id, both.topic_id), both.engine.copied([topic])[both.name]
+    copy = ComingCopy(topic, both.topic, rows, rolled_back=record, places={QUEUE: place})
     return TailChecks(lambda: both.admin, both.open_reader, both.engine).coming([copy])
 
 
@@ -144,3 +156,104 @@ def test_what_retention_has_deleted_in_kafka_below_the_cut_is_not_asked_for(both
     both.send(b"own")
     both.cluster.starts[Partition(both.name, QUEUE)] = 20
     assert returning(both, cut=(20, 20)) == {}
+
+
+def soak(both, copied, own, back):
+    """Records that were copied before a cut, the engine's own messages since, and as many of these copied back."""
+    both.add(copied)
+    both.copy()
+    both.send(*(b"own%d" % number for number in range(own)))
+    for number in range(back):
+        both.copy_back(copied + number, b"own%d" % number, 60_000)
+
+
+@pytest.mark.parametrize("kept", [20, 26, 90])
+@pytest.mark.parametrize("deleted", [0, 15])
+@pytest.mark.parametrize("others", [0, 300])
+def test_a_kafka_without_what_was_copied_back_before_a_rollback_is_told(both, kept, deleted, others):
+    soak(both, 20, 80, 80)
+    assert rolled_back(both, (100, 100)) == {}
+    both.cluster.starts[Partition(both.name, QUEUE)] = deleted
+    del both.cluster.partitions[both.name][QUEUE][kept:]
+    both.add(100 - kept + others, kept)
+    for _ in range(2):
+        told = rolled_back(both, (100, 100))[both.name]
+        assert (
+            f"queue 0: from offset {kept} on Kafka has not the engine's messages that were copied back before" in told
+        )
+        assert told.endswith("what Kafka lacks is written by `penstock migrate verify PLAN --all --repair`")
+        both.copy()  # a bridge goes on
+    both.repair(both.compare())
+    assert rolled_back(both, (100, 100)) == {}, "repaired"
+
+
+def test_what_an_open_transaction_hides_is_not_lacked(both, monkeypatch):
+    soak(both, 20, 10, 10)
+    run = both.cluster.partitions[both.name][QUEUE]
+    hidden, offsets = run[25:], both.admin.offsets
+    del run[25:]
+    monkeypatch.setattr(
+        both.admin,
+        "offsets",
+        lambda asked, at: {each: found + len(hidden) * (at == END) for each, found in offsets(asked, at).items()},
+    )
+    assert returning(both, cut=(20, 20)) == {} == rolled_back(both, (30, 30))
+
+
+def test_what_retention_has_deleted_since_a_rollback_is_not_asked_for(both):
+    soak(both, 20, 80, 80)
+    both.add(50, 100)
+    both.cluster.starts[Partition(both.name, QUEUE)] = 100
+    assert rolled_back(both, (100, 100)) == {}
+    both.cluster.starts[Partition(both.name, QUEUE)] = 130
+    assert rolled_back(both, (120, 100)) == {}
+
+
+def test_a_late_record_of_a_writer_beside_the_proxies_before_a_rollback_is_no_loss(both):
+    soak(both, 20, 30, 30)
+    both.add(3, 50)
+    assert rolled_back(both, (53, 50)) == {}, "not copied yet"
+    both.copy()
+    assert rolled_back(both, (53, 50)) == {} == rolled_back(both, (53, 53))
+
+
+def test_an_engine_without_what_was_copied_back_before_a_rollback_is_told(both):
+    soak(both, 20, 5, 5)
+    both.copy_back(25, b"lost25", 60_000)
+    assert (
+        "queue 0: the engine has not, below its offset 26, what both sides had"
+        in rolled_back(both, (26, 26))[both.name]
+    )
+    both.add(9, 26)
+    both.copy()
+    told = rolled_back(both, (26, 26))[both.name]
+    assert "queue 0: the engine has not, below its offset 26, what both sides had" in told
+    assert f"`penstock kafka accept {both.name} --partition 0 --start 35 --reason TEXT`" in told
+    state = copied.states(both.link, [(both.name, QUEUE)])[0]
+    copied.accept(both.link, both.name, QUEUE, both.source, start=35, replaces=state.number, reason="a word")
+    assert rolled_back(both, (26, 26)) == {}
+
+
+def test_an_engine_that_was_put_back_before_its_cut_and_filled_beyond_it_is_told_although_a_bridge_goes_on(both):
+    both.add(12)
+    both.copy()  # the engine is put back to this
+    both.send(*(b"other%d" % number for number in range(30)))
+    both.add(8, 12)
+    both.copy()
+    told = returning(both, cut=(20, 20))[both.name]
+    assert "queue 0: from offset 12 on Kafka has not the engine's messages" in told
+    assert f"setting the position of group {GROUP} in partition 0 to 12, by Kafka's own tool" in told
+    both.cluster.committed[GROUP] = {Partition(both.name, QUEUE): CommittedPosition(12, "")}
+    assert returning(both, cut=(20, 20)) == {}, "an operator's word"
+
+
+@pytest.mark.parametrize("others", [0, 4, 60])
+def test_a_kafka_that_has_lost_the_newest_of_what_was_copied_back_is_told_although_the_position_is_beyond(both, others):
+    soak(both, 20, 10, 10)
+    assert returning(both, cut=(20, 20)) == {}
+    del both.cluster.partitions[both.name][QUEUE][26:]
+    both.add(others, 26)
+    told = returning(both, cut=(20, 20))[both.name]
+    assert "queue 0: from offset 26 on Kafka has not the engine's messages" in told
+    both.cluster.committed[GROUP] = {Partition(both.name, QUEUE): CommittedPosition(26, "")}
+    assert returning(both, cut=(20, 20)) == {}, "an operator's word"

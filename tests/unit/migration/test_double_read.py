@@ -193,6 +193,17 @@ def test_topics_that_may_not_be_read_refuse_a_step_although_nothing_is_left_to_r
     assert world.definitions()["pay"].fence is None
 
 
+@pytest.mark.parametrize("command", ["verify", "cut"])
+def test_a_group_that_no_bridge_may_join_refuses_a_step_before_the_fence(world, command):
+    go(world, *WAY[: WAY.index(command)])
+    world.unreadable_groups = ("plain",)
+    with pytest.raises(KafkaRefusal, match="group plain: GROUP_AUTHORIZATION_FAILED: Kafka's access lists do not let"):
+        go(world, command)
+    assert world.definitions()["pay"].fence is None
+    world.unreadable_groups = ()
+    go(world, command)
+
+
 def waits(world, command):
     """Run a command that is expected to wait, and end it."""
     run = world.run()

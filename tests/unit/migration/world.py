@@ -170,7 +170,7 @@ class World:
         self.progress, self.is_busy = [], True
         self.bypasses = False
         self.delayed, self.dead = {}, {}
-        self.kafka_groups = {}
+        self.kafka_groups, self.unreadable_groups = {}, ()
         """By name: state, the topic of its position, the topic that its members read."""
         self.kafka_ids, self.kafka_starts, self.policies = {}, {}, {}
         self.send_errors, self.tails = SendErrors(), None
@@ -228,6 +228,9 @@ class World:
     def committed_on(self, groups, topics):
         found = {name: self.kafka_groups[name][1] for name in groups if name in self.kafka_groups}
         return {name: {Partition(topic, 0): 3} for name, topic in found.items() if topic in topics}
+
+    def not_joinable(self, groups):
+        return [name for name in groups if name in self.unreadable_groups]
 
     def subscribed(self, groups):
         return {name: {self.kafka_groups[name][2]} for name in groups}

@@ -133,3 +133,36 @@ def test_the_first_turn_after_a_cut_copies_what_the_engine_has_since(engine):
     both.copy()
     both.send(b"own")
     assert both.turn() == "" and both.copied_back() == [b"own"]
+
+
+def test_the_first_turn_copies_nothing_of_an_engine_that_was_filled_beyond_its_cut_while_no_bridge_ran(engine):
+    both = AfterCut(engine, cut=20)
+    both.add(12)
+    both.copy()  # the engine is put back to this
+    others = [b"other%d" % number for number in range(30)]
+    both.send(*others)
+    both.add(8, 12)
+    both.copy()  # of the bridge that is started again, the copy from Kafka is first
+    for _ in range(2):
+        assert "queue 0: from offset 12 on Kafka has not the engine's messages" in both.turn()
+    assert both.copied_back() == []
+    both.cluster.committed[GROUP] = {Partition(both.name, QUEUE): CommittedPosition(12, "")}
+    assert both.turn() == "" and both.copied_back() == others
+
+
+@pytest.mark.parametrize("others", [0, 3, 60])
+def test_a_kafka_that_loses_the_newest_copies_beneath_a_copy_back_stops_it_until_an_operators_word(engine, others):
+    both = AfterCut(engine, cut=20)
+    both.add(20)
+    both.copy()
+    own = [b"own%d" % number for number in range(9)]
+    both.send(*own)
+    assert both.turn() == "" and both.copied_back() == own
+    del both.cluster.partitions[both.name][QUEUE][26:]
+    both.add(others, 26)
+    both.cluster.leader_epoch += 1
+    both.send(b"later")
+    for _ in range(2):
+        assert "queue 0: from offset 26 on Kafka has not the engine's messages" in both.turn()
+    both.cluster.committed[GROUP] = {Partition(both.name, QUEUE): CommittedPosition(26, "")}
+    assert both.turn() == "" and both.copied_back() == [*own, b"later"]
