@@ -204,9 +204,8 @@ class PartitionReader(ABC):
     def interruptions(self) -> int:
         """The number of its connections to the cluster that have ended; it may grow by more than that.
 
-        Over one connection a partition only grows. Behind the next one a cluster may have been put back to an older copy of
-        its data, and have other records at offsets that were read before. It counts before poll() returns anything that
-        has come over the next connection.
+        Over one connection a partition only grows. Behind the next one a cluster may have been put back to an older copy,
+        with other records at offsets that were read. It counts before poll() returns anything of the next connection.
         """
 
     @abstractmethod
