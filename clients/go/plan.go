@@ -83,7 +83,14 @@ func (p *plan) answered(index int, answer *contract.SendResult_, now time.Time) 
 	e := &p.entries[index]
 	e.attempts++
 	e.code, e.reason, e.answer = Code(answer.Code), answer.GetError(), answer
-	switch action := e.code.Action(); action {
+	action := e.code.Action()
+	if e.maybeStored && (action == Later || action == Elsewhere) { // its sentence may say "not stored"
+		e.reason = "an earlier attempt may have stored it"
+		if told := answer.GetError(); told != "" {
+			e.reason += "; the last one was answered: " + told
+		}
+	}
+	switch action {
 	case Later, Unknown:
 		e.due = now.Add(pause(e.code, answer.GetRetryAfterMs(), p.config.backoffAt(e.attempts, p.chance)))
 		e.maybeStored = e.maybeStored || action == Unknown

@@ -43,6 +43,7 @@ class Fault:
         code: answered instead of doing the work; None: do the work.
         retry_after_ms: told with the code; a list: of each message of the call.
         messages: positions within the call that the code applies to; None: all. The others are stored as usual.
+        error: the sentence told with the code, of a send.
         drop: "before" closes the connection without doing the work, "after" does it and then closes, "hang" neither does
             it nor answers.
     """
@@ -50,6 +51,7 @@ class Fault:
     code: int | None = None
     retry_after_ms: int | list[int] | None = None
     messages: set[int] | None = None
+    error: str | None = "a fault"
     drop: str = ""
     times: int = 1
 
@@ -115,7 +117,7 @@ class FakeProxy:
                 elif fault.hits(position):
                     results.append(
                         producer_thrift.SendResult(
-                            code=fault.code, retry_after_ms=fault.told_ms(position), error="a fault"
+                            code=fault.code, retry_after_ms=fault.told_ms(position), error=fault.error
                         )
                     )
                 else:

@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <future>
+#include <iomanip>
 #include <iostream>
 #include <memory>
 #include <mutex>
@@ -42,7 +43,11 @@ std::string Unhex(const std::string& text) {
 }
 
 // The suite sends and receives no text that JSON would escape.
-std::string Quoted(const std::string& text) { return '"' + text + '"'; }
+std::string Quoted(const std::string& text) {
+  std::ostringstream quoted;
+  quoted << std::quoted(text);
+  return quoted.str();
+}
 
 template <typename Number>
 std::string OrNull(const std::optional<Number>& number) {
@@ -113,7 +118,8 @@ class Driver {
       shown += "{\"code\": " + std::to_string(each.code) + ", \"id\": " + Quoted(each.id) +
                ", \"queue\": " + OrNull(each.queue) + ", \"offset\": " + OrNull(each.offset) +
                ", \"attempts\": " + std::to_string(each.attempts) +
-               ", \"reply\": " + (each.reply ? Quoted(Hex(each.reply->body)) : "null") + "}";
+               ", \"reply\": " + (each.reply ? Quoted(Hex(each.reply->body)) : "null") +
+               ", \"reason\": " + Quoted(each.reason) + "}";
     }
     return "{\"results\": [" + shown + "]}";
   }

@@ -43,6 +43,10 @@ void SendPlan::Answered(std::size_t index, const SendResult& answer, Clock::time
   entry.reason = answer.error;
   entry.answer = answer;
   const Action action = ActionOf(answer.code);
+  if (entry.maybe_stored && (action == Action::kLater || action == Action::kElsewhere)) {
+    entry.reason = "an earlier attempt may have stored it";  // the refusal's own sentence may say "not stored"
+    if (!answer.error.empty()) entry.reason += "; the last one was answered: " + answer.error;
+  }
   switch (action) {
     case Action::kLater:
     case Action::kUnknown: {

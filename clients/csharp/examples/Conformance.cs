@@ -110,6 +110,7 @@ namespace Penstock.Examples
                 offset = each.Offset,
                 attempts = each.Attempts,
                 reply = each.Reply == null ? null : Hex.Of(each.Reply.Body),
+                reason = each.Error,
             }).ToList();
         }
 

@@ -82,6 +82,12 @@ namespace Penstock.Client
             Code = result.Code;
             error = result.Error;
             CodeAction action = Code.Action();
+            if (isMaybeStored && (action == CodeAction.Later || action == CodeAction.Elsewhere))
+            {
+                // The refusal's own sentence may say "not stored".
+                string told = string.IsNullOrEmpty(error) ? "" : $"; the last one was answered: {error}";
+                error = $"an earlier attempt may have stored it{told}";
+            }
             if (action == CodeAction.Elsewhere)
             {
                 dueAtMs = nowMs;

@@ -41,8 +41,8 @@ const steps = {
   async send(asked) {
     const how = asked.reply_wait_ms ? { replyWaitMs: asked.reply_wait_ms } : {};
     const results = await producer.sendAll(asked.messages.map(messageOf), how);
-    const shown = ({ code, id, queue = null, offset = null, attempts, reply }) => {
-      return { code, id, queue, offset, attempts, reply: reply ? reply.body.toString('hex') : null };
+    const shown = ({ code, id, queue = null, offset = null, attempts, reply, error: reason }) => {
+      return { code, id, queue, offset, attempts, reply: reply ? reply.body.toString('hex') : null, reason };
     };
     return { results: results.map(shown) };
   },

@@ -29,6 +29,10 @@ class Entry {
     this.attempts += 1;
     Object.assign(this, { code: answer.code, error: answer.error ?? undefined, answer });
     const action = actionOf(answer.code);
+    if (this.maybeStored && (action === Action.LATER || action === Action.ELSEWHERE)) {
+      const told = answer.error ? `; the last one was answered: ${answer.error}` : '';
+      this.error = `an earlier attempt may have stored it${told}`; // the refusal's own sentence may say "not stored"
+    }
     if (action === Action.LATER || action === Action.UNKNOWN) {
       this.dueAt = now + pauseMs(answer.code, answer.retry_after_ms, backoff(this.attempts));
       this.maybeStored ||= action === Action.UNKNOWN;

@@ -71,6 +71,7 @@ final class Driver
         $shown = fn ($result) => [
             'code' => $result->code, 'id' => $result->id, 'queue' => $result->queue, 'offset' => $result->offset,
             'attempts' => $result->attempts, 'reply' => $result->reply ? bin2hex($result->reply->body) : null,
+            'reason' => $result->error,
         ];
         $messages = array_map($this->message(...), $asked['messages']);
         $results = $this->producer->sendAll($messages, replyWaitMs: $asked['reply_wait_ms'] ?: null);

@@ -73,6 +73,11 @@ final class SendPlan
         $entry->error = $answer->error;
         $entry->answer = $answer;
         $action = Action::of($answer->code);
+        if ($entry->maybeStored && ($action === Action::Later || $action === Action::Elsewhere)) {
+            // The refusal's own sentence may say "not stored".
+            $told = (string) $answer->error === '' ? '' : "; the last one was answered: $answer->error";
+            $entry->error = "an earlier attempt may have stored it$told";
+        }
         switch ($action) {
             case Action::Later:
             case Action::Unknown:

@@ -72,7 +72,7 @@ class Driver:
         shown = [{name: getattr(each, name) for name in names} for each in results]
         return {
             "results": [
-                {**fields, "reply": each.reply and each.reply.body.hex()}
+                {**fields, "reply": each.reply and each.reply.body.hex(), "reason": each.error}
                 for fields, each in zip(shown, results, strict=True)
             ]
         }

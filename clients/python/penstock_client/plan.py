@@ -68,6 +68,9 @@ class SendPlan:
         entry.attempts += 1
         entry.code, entry.error, entry.answer = answer.code, answer.error, answer
         action = action_of(answer.code)
+        if entry.maybe_stored and action in (Action.LATER, Action.ELSEWHERE):  # its sentence may say "not stored"
+            told = f"; the last one was answered: {answer.error}" if answer.error else ""
+            entry.error = f"an earlier attempt may have stored it{told}"
         if action in (Action.LATER, Action.UNKNOWN):
             entry.due_s = now_s + pause_s(answer.code, answer.retry_after_ms, self._backoff_s(entry.attempts))
             entry.maybe_stored |= action is Action.UNKNOWN

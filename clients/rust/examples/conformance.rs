@@ -138,7 +138,7 @@ impl Driver {
         let shown = outcomes.iter().map(|each| {
             json!({
                 "code": each.code.0, "id": each.id, "queue": each.queue, "offset": each.offset, "attempts": each.attempts,
-                "reply": each.reply.as_ref().map(|reply| hex(&reply.body)),
+                "reply": each.reply.as_ref().map(|reply| hex(&reply.body)), "reason": each.reason,
             })
         });
         Ok(json!({ "results": shown.collect::<Vec<_>>() }))

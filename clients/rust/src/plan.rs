@@ -66,7 +66,14 @@ impl Entry {
         self.attempts += 1;
         self.code = answer.code;
         self.reason = answer.error.clone().unwrap_or_else(|| "no reason given".into());
-        match action_of(answer.code) {
+        let action = action_of(answer.code);
+        if self.is_maybe_stored && matches!(action, Action::Later | Action::Elsewhere) {
+            self.reason = "an earlier attempt may have stored it".into(); // the refusal's own may say "not stored"
+            if let Some(told) = answer.error.as_deref().filter(|told| !told.is_empty()) {
+                self.reason += &format!("; the last one was answered: {told}");
+            }
+        }
+        match action {
             Action::Later => self.due = now + pause(&answer, self.attempts),
             Action::Unknown => {
                 self.due = now + pause(&answer, self.attempts);

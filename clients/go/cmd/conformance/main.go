@@ -198,6 +198,7 @@ func (d *driver) send(asked step) (fields, error) {
 	var shown []fields
 	for _, each := range results {
 		made := fields{"code": int(each.Code), "id": each.ID, "queue": nil, "offset": nil, "attempts": each.Attempts, "reply": nil}
+		made["reason"] = each.Reason
 		if each.Queue >= 0 {
 			made["queue"] = each.Queue
 		}

@@ -70,6 +70,7 @@ class Client:
         )
         self._defaults: dict[str, Any] = {}
         self.busiest = 0  # the most handlers at a time in the last run
+        self.reasons: list[str | None] = []  # of the results of the last send
 
     def on(self, fake: FakePenstock) -> "Client":
         return self.at(fake.producer_endpoints, fake.consumer_endpoints, fake.app, fake.key_id, fake.secret)
@@ -101,6 +102,7 @@ class Client:
         """Bodies default to b"x"."""
         sent = [{**each, "body": each.get("body", b"x").hex()} for each in messages]
         results = self._ask("send", messages=sent, reply_wait_ms=reply_wait_ms)["results"]
+        self.reasons = [each.pop("reason", None) for each in results]
         return [{**each, "reply": None if each["reply"] is None else bytes.fromhex(each["reply"])} for each in results]
 
     def one(self, **fields: Any) -> dict[str, Any]:

@@ -180,6 +180,23 @@ def stays_unknown(fake: FakePenstock, client: Client) -> None:
     assert client.code() == 300
 
 
+@sdk_case("the reason of a TIMEOUT tells a refusal as the answer of the last attempt alone")
+def told_as_the_last(fake: FakePenstock, client: Client) -> None:
+    client.open(deadline_ms=1_500, producer=fake.producers[0].address)
+    earlier = "an earlier attempt may have stored it"
+    answered = f"{earlier}; the last one was answered: nothing was stored"
+    beyond_ms = 60_000  # the send ends at once
+    for faults, reason in (
+        ((Fault(drop="after"), Fault(code=203, error="nothing was stored", retry_after_ms=beyond_ms)), answered),
+        ((Fault(code=300), Fault(code=203, error=None, retry_after_ms=beyond_ms)), earlier),
+        ((Fault(code=203), Fault(code=300, error="it may be stored", retry_after_ms=beyond_ms)), "it may be stored"),
+        ((Fault(code=300), Fault(code=400, error="nothing was stored", times=1_000)), answered),
+    ):
+        fake.producers[0].faults.clear()
+        fake.producers[0].faults += faults
+        assert (client.code(), client.reasons) == (300, [reason])
+
+
 @sdk_case("more than a thousand messages go in several calls")
 def many_messages(fake: FakePenstock, client: Client) -> None:
     results = client.send(*({"id": f"m{number}"} for number in range(1_200)))

@@ -38,7 +38,7 @@ final class Conformance {
   private static final Gson JSON = new GsonBuilder().serializeNulls().create();
   private static final HexFormat HEX = HexFormat.of();
 
-  private record Sent(int code, String id, Integer queue, Long offset, int attempts, String reply) {}
+  private record Sent(int code, String id, Integer queue, Long offset, int attempts, String reply, String reason) {}
 
   private record Pulled(
       String body, String key, String tag, Map<String, String> properties, String id, int attempt, boolean asked) {}
@@ -200,7 +200,7 @@ final class Conformance {
     Duration replyWait = number(asked, "reply_wait_ms") > 0 ? duration(asked, "reply_wait_ms") : null;
     return producer.sendAll(messages(asked), null, replyWait).stream()
         .map(each -> new Sent(each.code(), each.id(), each.queue(), each.offset(), each.attempts(),
-            each.reply() == null ? null : HEX.formatHex(each.reply().getBody())))
+            each.reply() == null ? null : HEX.formatHex(each.reply().getBody()), each.error()))
         .toList();
   }
 

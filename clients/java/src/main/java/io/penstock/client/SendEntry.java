@@ -69,7 +69,12 @@ final class SendEntry {
     answer = result;
     code = result.getCode();
     error = result.getError();
-    switch (Action.of(code)) {
+    Action action = Action.of(code);
+    if (isMaybeStored && (action == Action.LATER || action == Action.ELSEWHERE)) { // its sentence may say "not stored"
+      String told = error == null || error.isEmpty() ? "" : "; the last one was answered: " + error;
+      error = "an earlier attempt may have stored it" + told;
+    }
+    switch (action) {
       case LATER -> dueAtMs = nowMs + pauseMs(code, result.getRetryAfterMs(), backoffMs.applyAsDouble(attempts));
       case UNKNOWN -> {
         dueAtMs = nowMs + pauseMs(code, result.getRetryAfterMs(), backoffMs.applyAsDouble(attempts));
