@@ -25,7 +25,7 @@ type Config struct {
 	KeyID     string
 	Secret    string
 
-	Deadline       time.Duration // 10 s: for one Send with all its retries; a Pull adds it to its wait
+	Deadline       time.Duration // 10 s: for one Send with all its retries; a Pull or a Request adds it to its wait
 	CallTimeout    time.Duration // 3 s: for one attempt at one proxy; shorter finds a hung proxy sooner, and retries more
 	ConnectTimeout time.Duration // 1 s
 	Buffered       bool          // buffered transport in place of framed; Penstock takes both on one port

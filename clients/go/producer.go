@@ -166,7 +166,8 @@ func (p *Producer) attempt(
 	now := time.Now()
 	indexes, size := oneCall(messages, plan.due(now))
 	timeout := p.config.CallTimeout
-	if left := deadline.Sub(now); left < timeout {
+	left := deadline.Sub(now)
+	if left < timeout {
 		timeout = left
 	}
 	ask := &contract.SendRequest{Credential: p.mint.credential(now), TimeoutMs: millis(timeout + time.Millisecond)}
@@ -175,8 +176,12 @@ func (p *Producer) attempt(
 		ask.Durability = &durability
 	}
 	if how.ReplyWait > 0 {
-		ask.ReplyWaitMs = millis(how.ReplyWait)
-		timeout = max(timeout, how.ReplyWait)
+		wait := how.ReplyWait
+		if left < wait {
+			wait = left + time.Millisecond // never 0, which is no request
+		}
+		ask.ReplyWaitMs = millis(wait)
+		timeout = max(timeout, wait)
 	}
 	for _, i := range indexes {
 		ask.Messages = append(ask.Messages, messages[i].toContract())

@@ -16,7 +16,7 @@ export const Durability: Readonly<{
 }>;
 
 export interface Options {
-  /** For one send with all its retries; a pull adds it to its wait. Default 10,000. */
+  /** For one send with all its retries; a pull or a request adds it to its wait. Default 10,000. */
   deadlineMs?: number;
   /** For one attempt at one proxy; shorter finds a hung proxy sooner, and retries more. Default 3,000. */
   callTimeoutMs?: number;

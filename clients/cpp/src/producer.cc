@@ -81,7 +81,8 @@ void Producer::Impl::Attempt(
   request.credential = mint_.Get();
   request.__set_timeout_ms(static_cast<int32_t>(std::chrono::ceil<Milliseconds>(timeout).count()));
   if (how.durability) request.__set_durability(*how.durability);
-  if (how.reply_wait.count() > 0) request.__set_reply_wait_ms(static_cast<int32_t>(how.reply_wait.count()));
+  const auto wait = std::min<Clock::duration>(how.reply_wait, left);
+  if (wait.count() > 0) request.__set_reply_wait_ms(static_cast<int32_t>(std::chrono::ceil<Milliseconds>(wait).count()));
 
   std::vector<std::size_t> indexes;
   std::size_t size = 0;
@@ -100,7 +101,7 @@ void Producer::Impl::Attempt(
   SendResponse response;
   std::size_t proxy;
   try {
-    proxy = Call(request, size, std::max<Clock::duration>(timeout, how.reply_wait) + kSocketMargin, stay, response);
+    proxy = Call(request, size, std::max(timeout, wait) + kSocketMargin, stay, response);
   } catch (const CallFailed& failure) {
     take_back();
     stay.reset();

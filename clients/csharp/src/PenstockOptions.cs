@@ -12,7 +12,7 @@ namespace Penstock.Client
         private static readonly ThreadLocal<Random> Chance =
             new ThreadLocal<Random>(() => new Random(Guid.NewGuid().GetHashCode()));
 
-        /// <summary>For one send with all its retries; a pull adds it to its wait.</summary>
+        /// <summary>For one send with all its retries; a pull or a request adds it to its wait.</summary>
         public TimeSpan Deadline { get; set; } = TimeSpan.FromSeconds(10);
 
         /// <summary>For one attempt at one proxy; shorter finds a hung proxy sooner, and retries more.</summary>

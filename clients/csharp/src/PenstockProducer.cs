@@ -47,7 +47,7 @@ namespace Penstock.Client
         }
 
         /// <summary>Sends one message and returns what a consumer replies.</summary>
-        /// <param name="wait">the message is not dispatched afterwards</param>
+        /// <param name="wait">added to the deadline; the message is not dispatched afterwards</param>
         /// <exception cref="PenstockException">as of <see cref="SendAsync"/>, or there is no reply: NO_CONSUMER,
         /// NO_REPLY or CONSUMER_FAILED</exception>
         public async Task<Message> RequestAsync(
@@ -126,7 +126,7 @@ namespace Penstock.Client
                 }
                 if (replyWaitMs > 0)
                 {
-                    request.ReplyWaitMs = (int)replyWaitMs;
+                    request.ReplyWaitMs = (int)Math.Max(1, Math.Min(replyWaitMs, deadlineMs - now));
                 }
                 double attemptMs = Math.Max(request.TimeoutMs, request.ReplyWaitMs) + SocketMarginMs;
                 stay = await AttemptAsync(SendEntry.Due(open, now), request, attemptMs, stay, chance, cancellation);

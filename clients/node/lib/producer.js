@@ -132,9 +132,10 @@ class Producer {
         await sleep(start - now);
         continue;
       }
-      const timeoutMs = Math.max(1, Math.min(this._options.callTimeoutMs, Math.floor(deadline - now)));
+      const leftMs = Math.max(1, Math.floor(deadline - now));
+      const timeoutMs = Math.min(this._options.callTimeoutMs, leftMs);
       const [sending, size] = oneCall(due(open, now));
-      const request = { durability, reply_wait_ms: replyWaitMs, timeout_ms: timeoutMs };
+      const request = { durability, reply_wait_ms: replyWaitMs && Math.min(replyWaitMs, leftMs), timeout_ms: timeoutMs };
       stay = await this._attempt(sending, request, size, stay, backoff);
       open = open.filter((each) => !each.settled);
     }

@@ -45,7 +45,7 @@ final class Producer
      *
      * @param ?int $durability a constant of Penstock\Durability; null: what the topic says
      * @param ?int $replyWaitMs wait for a consumer's reply
-     * @param ?int $deadlineMs for everything, retries included; null: the option
+     * @param ?int $deadlineMs for everything, retries included; null: the option. `$replyWaitMs` is added to it
      * @throws SendException it was refused, or the deadline passed; `maybeStored()` tells whether it may be stored all
      *        the same
      * @throws ContractException the endpoint is not a producer proxy
@@ -59,7 +59,7 @@ final class Producer
     /**
      * Send one message and return what a consumer replies.
      *
-     * @param int $waitMs how long; the message is not dispatched afterwards
+     * @param int $waitMs how long, added to the deadline; the message is not dispatched afterwards
      * @throws SendException as for send; or no reply, for NO_CONSUMER, NO_REPLY and CONSUMER_FAILED say why
      */
     public function request(Message $message, int $waitMs, ?int $durability = null, ?int $deadlineMs = null): Message
@@ -117,12 +117,13 @@ final class Producer
                 continue;
             }
             [$indexes, $size] = $this->oneCall($messages, $plan->due($nowS));
+            $leftMs = max(1, (int) (($deadlineS - $nowS) * 1000));
             $stay = $this->attempt($plan, $indexes, $size, $stay, new SendRequest([
                 'credential' => $this->mint->credential(),
                 'messages' => array_map(fn (int $index) => $messages[$index], $indexes),
-                'timeout_ms' => max(1, min($this->options->callTimeoutMs, (int) (($deadlineS - $nowS) * 1000))),
+                'timeout_ms' => min($this->options->callTimeoutMs, $leftMs),
                 'durability' => $durability,
-                'reply_wait_ms' => $replyWaitMs,
+                'reply_wait_ms' => $replyWaitMs ? min($replyWaitMs, $leftMs) : null,
             ]));
         }
         $results = array_map(fn (Message $message, SendEntry $entry) => $entry->result($message->id), $messages, $plan->entries);

@@ -10,7 +10,7 @@ from penstock_client.metrics import Metrics
 
 @dataclass(frozen=True)
 class Options:
-    deadline_ms: int = 10_000  # for one send with all its retries; a pull adds it to its wait
+    deadline_ms: int = 10_000  # for one send with all its retries; a pull or a request adds it to its wait
     call_timeout_ms: int = 3_000  # for one attempt at one proxy; shorter finds a hung proxy sooner, and retries more
     connect_timeout_ms: int = 1_000
     framed: bool = True  # False: buffered. Penstock takes both on one port; one connection keeps to one of them

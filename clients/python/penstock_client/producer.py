@@ -63,7 +63,7 @@ class Producer:
         """Send one message and return what a consumer replies.
 
         Args:
-            wait_ms: maximum time to wait; the message is not dispatched afterwards.
+            wait_ms: maximum time to wait, added to the deadline; the message is not dispatched afterwards.
             how: as for `send_all`.
         Raises:
             SendError: as for `send`; or there is no reply, with NO_CONSUMER, NO_REPLY or CONSUMER_FAILED as the reason.
@@ -101,7 +101,7 @@ class Producer:
         Args:
             durability: a `Durability`; None: the topic's setting.
             reply_wait_ms: wait for a consumer's reply; one message only.
-            deadline_ms: for everything, retries included; None: the option.
+            deadline_ms: for everything, retries included; None: the option. `reply_wait_ms` is added to it.
         """
         messages = list(messages)
         for message in messages:
@@ -120,12 +120,13 @@ class Producer:
                 time.sleep(start_s - now_s)
                 continue
             indexes, size = _one_call(messages, plan.due(now_s))
+            left_ms = max(1, int((deadline_s - now_s) * 1000))
             request = SendRequest(
                 credential=self._mint.credential(),
                 messages=[messages[index] for index in indexes],
                 durability=durability,
-                reply_wait_ms=reply_wait_ms,
-                timeout_ms=self._attempt_ms(deadline_s - now_s),
+                reply_wait_ms=min(reply_wait_ms, left_ms) if reply_wait_ms else None,
+                timeout_ms=min(self._options.call_timeout_ms, left_ms),
             )
             self.retried += sum(1 for index in indexes if plan.entries[index].attempts)
             stay = self._attempt(plan, indexes, request, size, stay)
@@ -157,9 +158,6 @@ class Producer:
         else:
             self._pool.praise(endpoint)
         return endpoint if any(answer.code == Code.RATE_LIMITED for answer in response.results) else None
-
-    def _attempt_ms(self, left_s: float) -> int:
-        return max(1, min(self._options.call_timeout_ms, int(left_s * 1000)))
 
     def _pauses(self) -> Callable[[int], float]:
         """The back-off of one send. Its jitter is drawn once: messages refused together are sent again together."""

@@ -33,7 +33,7 @@ pub struct Config {
     pub app: String,
     pub key_id: String,
     pub secret: String,
-    /// For one send with all its retries; a pull adds it to its wait. Default 10 s.
+    /// For one send with all its retries; a pull or a request adds it to its wait. Default 10 s.
     pub deadline: Duration,
     /// For one attempt at one proxy; shorter finds a hung proxy sooner, and retries more. Default 3 s.
     pub call_timeout: Duration,

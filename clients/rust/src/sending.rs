@@ -124,7 +124,8 @@ impl Producer {
     ) -> Result<Option<usize>, Error> {
         let (chosen, size) = one_call(entries, Instant::now());
         let timeout = self.config.call_timeout.min(left);
-        let reply_wait_ms = (!how.reply_wait.is_zero()).then_some(how.reply_wait.as_millis() as i32);
+        let wait = how.reply_wait.min(left);
+        let reply_wait_ms = (!wait.is_zero()).then_some(wait.as_millis().max(1) as i32);
         let credential = self.mint.credential();
         let messages = chosen.iter().map(|&at| entries[at].message.clone()).collect();
         let again = chosen.iter().filter(|&&at| entries[at].attempts > 0).count();
@@ -139,7 +140,7 @@ impl Producer {
                 reply_wait_ms,
             ),
             size,
-            timeout: timeout.max(how.reply_wait) + SOCKET_MARGIN,
+            timeout: timeout.max(wait) + SOCKET_MARGIN,
             stay,
         });
         let now = Instant::now();

@@ -39,7 +39,7 @@ struct Metrics {
 };
 
 struct Options {
-  Milliseconds deadline{10'000};     ///< for one Send with all its retries; a Pull adds it to its wait
+  Milliseconds deadline{10'000};     ///< for one Send with all its retries; a Pull or a Request adds it to its wait
   Milliseconds call_timeout{3'000};  ///< for one attempt at one proxy; shorter finds a hung proxy sooner, and retries more
   Milliseconds connect_timeout{1'000};
   bool framed = true;  ///< false: buffered. Penstock takes both on one port

@@ -197,6 +197,15 @@ def told_as_the_last(fake: FakePenstock, client: Client) -> None:
         assert (client.code(), client.reasons) == (300, [reason])
 
 
+@sdk_case("a request that is sent again waits no longer than to the deadline and its wait")
+def late_request(fake: FakePenstock, client: Client) -> None:
+    client.open(deadline_ms=2_000, producer=fake.producers[0].address)
+    fake.producers[0].faults.append(Fault(code=203, retry_after_ms=2_500))
+    (result,) = client.send({}, reply_wait_ms=2_000)
+    waits_ms = [call.reply_wait_ms for call in fake.producers[0].calls]
+    assert (result["code"], waits_ms[0], waits_ms[1] <= 1_500) == (500, 2_000, True)
+
+
 @sdk_case("more than a thousand messages go in several calls")
 def many_messages(fake: FakePenstock, client: Client) -> None:
     results = client.send(*({"id": f"m{number}"} for number in range(1_200)))

@@ -32,7 +32,7 @@ public final class PenstockOptions {
   Consumer<String> tell = text -> System.getLogger("io.penstock.client").log(System.Logger.Level.WARNING, text);
   PenstockMetrics metrics = new PenstockMetrics() {};
 
-  /** For one send with all its retries; a pull adds it to its wait. Default 10 s. */
+  /** For one send with all its retries; a pull or a request adds it to its wait. Default 10 s. */
   public PenstockOptions deadline(Duration value) {
     deadlineMs = positive("deadline", value);
     return this;

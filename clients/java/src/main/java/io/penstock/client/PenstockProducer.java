@@ -57,7 +57,7 @@ public final class PenstockProducer implements AutoCloseable {
   /**
    * Sends one message and returns what a consumer replies.
    *
-   * @param wait the message is not dispatched afterwards
+   * @param wait added to the deadline; the message is not dispatched afterwards
    * @throws PenstockException as of {@link #send}, or there is no reply: NO_CONSUMER, NO_REPLY or CONSUMER_FAILED
    */
   public Message request(Message message, Duration wait) {
@@ -116,7 +116,7 @@ public final class PenstockProducer implements AutoCloseable {
         SendRequest request = new SendRequest(mint.credential(), new ArrayList<>()).setDurability(durability);
         request.setTimeoutMs((int) Math.max(1, Math.min(options.callTimeoutMs, deadlineMs - now)));
         if (replyWaitMs > 0) {
-          request.setReplyWaitMs((int) replyWaitMs);
+          request.setReplyWaitMs((int) Math.max(1, Math.min(replyWaitMs, deadlineMs - now)));
         }
         stay = attempt(SendEntry.due(open, now), request, stay, backoffMs);
         open.removeIf(each -> each.isSettled);
