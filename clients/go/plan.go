@@ -8,8 +8,8 @@ import (
 
 // plan is the retry plan of a batch: the messages to send next, and when. No I/O.
 //
-// Invariant: a message whose outcome was once unknown is reported as unknown (Timeout) unless a later answer settles
-// it. A later "not stored" applies only to that later attempt.
+// Invariant: a message whose outcome was once unknown is reported as unknown (Timeout) unless a later answer tells
+// that it is stored. A later refusal applies only to that later attempt.
 //
 // A message waits while an earlier one of its key does: so a key keeps its order over retries. It holds because a proxy
 // that refuses a message stores none of its key's later messages of the same call.
@@ -84,10 +84,14 @@ func (p *plan) answered(index int, answer *contract.SendResult_, now time.Time) 
 	e.attempts++
 	e.code, e.reason, e.answer = Code(answer.Code), answer.GetError(), answer
 	action := e.code.Action()
-	if e.maybeStored && (action == Later || action == Elsewhere) { // its sentence may say "not stored"
+	if e.maybeStored && (action == Refused || action == Later || action == Elsewhere) {
+		// What it says, also "not stored", is about this attempt alone.
 		e.reason = "an earlier attempt may have stored it"
 		if told := answer.GetError(); told != "" {
 			e.reason += "; the last one was answered: " + told
+		}
+		if action == Refused {
+			e.code = Timeout
 		}
 	}
 	switch action {

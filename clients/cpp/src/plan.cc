@@ -43,9 +43,12 @@ void SendPlan::Answered(std::size_t index, const SendResult& answer, Clock::time
   entry.reason = answer.error;
   entry.answer = answer;
   const Action action = ActionOf(answer.code);
-  if (entry.maybe_stored && (action == Action::kLater || action == Action::kElsewhere)) {
-    entry.reason = "an earlier attempt may have stored it";  // the refusal's own sentence may say "not stored"
+  if (entry.maybe_stored &&
+      (action == Action::kRefused || action == Action::kLater || action == Action::kElsewhere)) {
+    // What it says, also "not stored", is about this attempt alone.
+    entry.reason = "an earlier attempt may have stored it";
     if (!answer.error.empty()) entry.reason += "; the last one was answered: " + answer.error;
+    if (action == Action::kRefused) entry.code = Code::TIMEOUT;
   }
   switch (action) {
     case Action::kLater:

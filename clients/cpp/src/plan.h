@@ -12,8 +12,8 @@ namespace penstock::client {
 
 /// The retry plan of a batch: the messages to send next, and when. No I/O.
 ///
-/// Invariant: a message whose outcome was once unknown is reported as unknown (TIMEOUT) unless a later answer settles
-/// it. A later "not stored" applies only to that later attempt.
+/// Invariant: a message whose outcome was once unknown is reported as unknown (TIMEOUT) unless a later answer tells
+/// that it is stored. A later refusal applies only to that later attempt.
 ///
 /// A message waits while an earlier one of its key does: so a key keeps its order over retries. It holds because a proxy
 /// that refuses a message stores none of its key's later messages of the same call.

@@ -5,7 +5,7 @@ using System.Linq;
 namespace Penstock.Client
 {
     /// <summary>One message of a batch. Invariant: one whose outcome was once unknown is reported as unknown
-    /// (TIMEOUT) unless a later answer settles it. A later "not stored" applies only to that later attempt.</summary>
+    /// (TIMEOUT) unless a later answer tells that it is stored. A later refusal applies only to that attempt.</summary>
     internal sealed class SendEntry
     {
         private readonly object key; // without one the message is a key of its own
@@ -82,11 +82,13 @@ namespace Penstock.Client
             Code = result.Code;
             error = result.Error;
             CodeAction action = Code.Action();
-            if (isMaybeStored && (action == CodeAction.Later || action == CodeAction.Elsewhere))
+            if (isMaybeStored
+                && (action == CodeAction.Refused || action == CodeAction.Later || action == CodeAction.Elsewhere))
             {
-                // The refusal's own sentence may say "not stored".
+                // What it says, also "not stored", is about this attempt alone.
                 string told = string.IsNullOrEmpty(error) ? "" : $"; the last one was answered: {error}";
                 error = $"an earlier attempt may have stored it{told}";
+                Code = action == CodeAction.Refused ? Code.TIMEOUT : Code;
             }
             if (action == CodeAction.Elsewhere)
             {

@@ -15,7 +15,7 @@ const SOCKET_MARGIN_MS = 500; // a proxy answers by the call's timeout; its answ
 
 /**
  * One message of a batch. Invariant: one whose outcome was once unknown is reported as unknown (TIMEOUT) unless a later
- * answer settles it. A later "not stored" applies only to that later attempt.
+ * answer tells that it is stored. A later refusal applies only to that later attempt.
  */
 class Entry {
   constructor(message, dueAt) {
@@ -29,9 +29,11 @@ class Entry {
     this.attempts += 1;
     Object.assign(this, { code: answer.code, error: answer.error ?? undefined, answer });
     const action = actionOf(answer.code);
-    if (this.maybeStored && (action === Action.LATER || action === Action.ELSEWHERE)) {
+    if (this.maybeStored && [Action.REFUSED, Action.LATER, Action.ELSEWHERE].includes(action)) {
+      // What it says, also "not stored", is about this attempt alone.
       const told = answer.error ? `; the last one was answered: ${answer.error}` : '';
-      this.error = `an earlier attempt may have stored it${told}`; // the refusal's own sentence may say "not stored"
+      this.error = `an earlier attempt may have stored it${told}`;
+      if (action === Action.REFUSED) this.code = Code.TIMEOUT;
     }
     if (action === Action.LATER || action === Action.UNKNOWN) {
       this.dueAt = now + pauseMs(answer.code, answer.retry_after_ms, backoff(this.attempts));

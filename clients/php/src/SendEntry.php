@@ -32,11 +32,11 @@ final class SendEntry
         }
         $answer = $this->answer;
         return new Result(
-            $answer->code,
+            $this->code,
             $answer->id ?? $id,
             $answer->queue,
             $answer->offset,
-            $answer->error,
+            $this->error,
             $answer->reply,
             $this->attempts,
         );

@@ -4,14 +4,15 @@ declare(strict_types=1);
 
 namespace Penstock\Client;
 
+use Penstock\Code;
 use Penstock\Message;
 use Penstock\SendResult;
 
 /**
  * The retry plan of a batch: the messages to send next, and when. No I/O.
  *
- * Invariant: a message whose outcome was once unknown is reported as unknown (TIMEOUT) unless a later answer settles
- * it. A later "not stored" applies only to that later attempt.
+ * Invariant: a message whose outcome was once unknown is reported as unknown (TIMEOUT) unless a later answer tells
+ * that it is stored. A later refusal applies only to that later attempt.
  *
  * A message waits while an earlier one of its key does: so a key keeps its order over retries. It holds because a proxy
  * that refuses a message stores none of its key's later messages of the same call.
@@ -73,10 +74,11 @@ final class SendPlan
         $entry->error = $answer->error;
         $entry->answer = $answer;
         $action = Action::of($answer->code);
-        if ($entry->maybeStored && ($action === Action::Later || $action === Action::Elsewhere)) {
-            // The refusal's own sentence may say "not stored".
+        if ($entry->maybeStored && in_array($action, [Action::Refused, Action::Later, Action::Elsewhere], true)) {
+            // What it says, also "not stored", is about this attempt alone.
             $told = (string) $answer->error === '' ? '' : "; the last one was answered: $answer->error";
             $entry->error = "an earlier attempt may have stored it$told";
+            $entry->code = $action === Action::Refused ? Code::TIMEOUT : $answer->code;
         }
         switch ($action) {
             case Action::Later:

@@ -1,7 +1,7 @@
 """The retry plan of a batch: the messages to send next, and when. No I/O.
 
-Invariant: a message whose outcome was once unknown is reported as unknown (TIMEOUT) unless a later answer settles it. A
-later "not stored" applies only to that later attempt.
+Invariant: a message whose outcome was once unknown is reported as unknown (TIMEOUT) unless a later answer tells that it
+is stored. A later refusal applies only to that later attempt.
 
 A message waits while an earlier one of its key does: so a key keeps its order over retries. It holds because a proxy
 that refuses a message stores none of its key's later messages of the same call.
@@ -68,9 +68,11 @@ class SendPlan:
         entry.attempts += 1
         entry.code, entry.error, entry.answer = answer.code, answer.error, answer
         action = action_of(answer.code)
-        if entry.maybe_stored and action in (Action.LATER, Action.ELSEWHERE):  # its sentence may say "not stored"
+        if entry.maybe_stored and action in (Action.REFUSED, Action.LATER, Action.ELSEWHERE):
+            # What it says, also "not stored", is about this attempt alone.
             told = f"; the last one was answered: {answer.error}" if answer.error else ""
             entry.error = f"an earlier attempt may have stored it{told}"
+            entry.code = Code.TIMEOUT if action is Action.REFUSED else answer.code
         if action in (Action.LATER, Action.UNKNOWN):
             entry.due_s = now_s + pause_s(answer.code, answer.retry_after_ms, self._backoff_s(entry.attempts))
             entry.maybe_stored |= action is Action.UNKNOWN

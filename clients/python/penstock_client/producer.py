@@ -196,7 +196,7 @@ def _result(message: Message, entry) -> Result:
         answer.id or message.id,
         answer.queue,
         answer.offset,
-        answer.error,
+        entry.error,
         answer.reply,
         entry.attempts,
     )

@@ -38,7 +38,7 @@ impl SendOutcome {
 }
 
 /// One message of a batch. Invariant: one whose outcome was once unknown is reported as unknown (TIMEOUT) unless a later
-/// answer settles it. A later "not stored" applies only to that later attempt.
+/// answer tells that it is stored. A later refusal applies only to that later attempt.
 pub(crate) struct Entry {
     pub message: Message,
     pub due: Instant,
@@ -67,10 +67,14 @@ impl Entry {
         self.code = answer.code;
         self.reason = answer.error.clone().unwrap_or_else(|| "no reason given".into());
         let action = action_of(answer.code);
-        if self.is_maybe_stored && matches!(action, Action::Later | Action::Elsewhere) {
-            self.reason = "an earlier attempt may have stored it".into(); // the refusal's own may say "not stored"
+        if self.is_maybe_stored && matches!(action, Action::Refused | Action::Later | Action::Elsewhere) {
+            // What it says, also "not stored", is about this attempt alone.
+            self.reason = "an earlier attempt may have stored it".into();
             if let Some(told) = answer.error.as_deref().filter(|told| !told.is_empty()) {
                 self.reason += &format!("; the last one was answered: {told}");
+            }
+            if action == Action::Refused {
+                self.code = Code::TIMEOUT;
             }
         }
         match action {

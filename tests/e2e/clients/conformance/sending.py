@@ -186,10 +186,14 @@ def told_as_the_last(fake: FakePenstock, client: Client) -> None:
     earlier = "an earlier attempt may have stored it"
     answered = f"{earlier}; the last one was answered: nothing was stored"
     beyond_ms = 60_000  # the send ends at once
+    fake.producers[0].faults += [Fault(code=300), Fault(code=501)]
+    assert client.code() == 501
     for faults, reason in (
         ((Fault(drop="after"), Fault(code=203, error="nothing was stored", retry_after_ms=beyond_ms)), answered),
         ((Fault(code=300), Fault(code=203, error=None, retry_after_ms=beyond_ms)), earlier),
         ((Fault(code=203), Fault(code=300, error="it may be stored", retry_after_ms=beyond_ms)), "it may be stored"),
+        ((Fault(drop="after"), Fault(code=102, error="nothing was stored")), answered),  # a third would be stored
+        ((Fault(code=300), Fault(code=105, error=None)), earlier),
         ((Fault(code=300), Fault(code=400, error="nothing was stored", times=1_000)), answered),
     ):
         fake.producers[0].faults.clear()

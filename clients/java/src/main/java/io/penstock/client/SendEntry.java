@@ -12,7 +12,7 @@ import java.util.function.IntToDoubleFunction;
 
 /**
  * One message of a batch. Invariant: one whose outcome was once unknown is reported as unknown (TIMEOUT) unless a later
- * answer settles it. A later "not stored" applies only to that later attempt.
+ * answer tells that it is stored. A later refusal applies only to that later attempt.
  */
 final class SendEntry {
   final Message message;
@@ -70,9 +70,11 @@ final class SendEntry {
     code = result.getCode();
     error = result.getError();
     Action action = Action.of(code);
-    if (isMaybeStored && (action == Action.LATER || action == Action.ELSEWHERE)) { // its sentence may say "not stored"
+    if (isMaybeStored && (action == Action.REFUSED || action == Action.LATER || action == Action.ELSEWHERE)) {
+      // What it says, also "not stored", is about this attempt alone.
       String told = error == null || error.isEmpty() ? "" : "; the last one was answered: " + error;
       error = "an earlier attempt may have stored it" + told;
+      code = action == Action.REFUSED ? Code.TIMEOUT.getValue() : code;
     }
     switch (action) {
       case LATER -> dueAtMs = nowMs + pauseMs(code, result.getRetryAfterMs(), backoffMs.applyAsDouble(attempts));
