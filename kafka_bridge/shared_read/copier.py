@@ -36,6 +36,8 @@ log = logging.getLogger("penstock.kafka_bridge")
 limited = LimitedLog(log)
 REJOIN_S = 30.0
 """Pause after what only an operator or the cluster can change: each attempt to join disturbs the group's members."""
+AGAIN_S = 2.0
+"""Pause between two looks at all topics of a group for one whose pause has ended."""
 SETTLE_S = 0.5
 """Topics that come within so long, as those of a plan do, join together."""
 
@@ -107,7 +109,7 @@ class SharedCopier:
         self._group, self._begins_at_end = plan.membership.group, plan.membership.begins_at_end
         self._topics: dict[str, SharedTopic] = {}  # by topic of Kafka
         self._changing, self._is_ended = threading.Lock(), False
-        self._changed, self._changed_s = threading.Event(), 0.0
+        self._changed, self._changed_s, self._looked_s = threading.Event(), 0.0, 0.0
         self._thread = threading.Thread(target=self._keep, name=f"group {self._group}", daemon=True)
 
     @property
@@ -200,12 +202,7 @@ class SharedCopier:
 
         def is_ended() -> bool:
             self._heart.beat(allowed_s=STEP_S_MAX)
-            if any(each.is_stopping for each in topics) or tools.groups() != groups or kafka.is_outdated():
-                return True
-            if time.monotonic() < self._changed_s + SETTLE_S or self._wanted() == wanted:
-                return False
-            self._put_off(admin)
-            return self._wanted() != wanted
+            return tools.groups() != groups or kafka.is_outdated() or self._has_others(topics, wanted, admin)
 
         with ExitStack() as stack:
             stack.callback(self._heart.rest)
@@ -231,6 +228,23 @@ class SharedCopier:
             )  # fmt: skip
             stack.enter_context(closing(member))
             member.run()
+
+    def _has_others(self, topics: Sequence[SharedTopic], wanted: set[str], admin: ClusterAdmin) -> bool:
+        """Whether others are to be copied than these: after each change, and every AGAIN_S. Raises KafkaFault."""
+        now_s = time.monotonic()
+        if not self._changed.is_set() and now_s < self._looked_s + AGAIN_S:
+            return False
+        self._changed.clear()
+        self._looked_s = now_s
+        if any(each.is_stopping for each in topics):
+            return True
+        if now_s < self._changed_s + SETTLE_S:
+            self._changed.set()
+            return False
+        if self._wanted() == wanted:
+            return False
+        self._put_off(admin)
+        return self._wanted() != wanted
 
     def _put_off(self, admin: ClusterAdmin) -> None:
         """Leave topics out that are missing still: the others need not join again for them. Raises KafkaFault."""
