@@ -211,7 +211,8 @@ class Simulation:
         assert self.engine.node is not None
         history = self.history
         may_lack = history.deletes_early or history.is_damaged or bool(history.ages.default_ms)
-        check_copied(self.engine.node.store, may_lack, history.copies_repeat)
+        may_repeat = {"bad_sector", "state_lost"} <= {each.kind for each in self.scenario.faults}
+        check_copied(self.engine.node.store, may_lack, history.copies_repeat, may_repeat)
 
 
 def _inject(injection: Injection, fault: object) -> Callable[[], None]:

@@ -52,7 +52,8 @@ def test_a_dry_run_shows_each_sub_step_and_writes_nothing(run, stored, command, 
     stored.add(parse_plan(TEXT.replace("mirror", recipe) + groups, "plan"))
     before = stored.read("shop")
     rows = json.loads(run("migrate", command, "shop", "--dry-run", "-o", "json").stdout)
-    assert [each["sub_step"] for each in rows] == [*courses_of(recipe)[command].sub_steps]
+    course = courses_of(recipe)[command]
+    assert [each["sub_step"] for each in rows] == [*course.sub_steps, *["compare"] * course.is_compared]
     assert all(each["does"] and each["takes"] and each["undo"] for each in rows)
     assert stored.read("shop") == before
 
