@@ -189,7 +189,7 @@ def _copied(source: Path, folder: Path, known: dict[str, BackupFile], tell: Tell
                 copied_at_ns[name] = time.time_ns()
                 found = _kept(source / name, folder / name, known.get(name)) if name in sealed else None
                 written = 0 if found is not None else (source / name).stat().st_size
-                files[name] = known[name] = found or _copy_of(source / name, folder / name)
+                files[name] = known[name] = found or _copy_of(source / name, folder / name, name in others)
             except FileNotFoundError:  # retention has deleted it
                 is_whole = False
                 continue
@@ -246,20 +246,37 @@ def _kept(source: Path, copy: Path, known: BackupFile | None) -> BackupFile | No
     return known
 
 
-def _copy_of(source: Path, copy: Path) -> BackupFile:
+def _copy_of(source: Path, copy: Path, is_written: bool) -> BackupFile:
     mtime_ns = source.stat().st_mtime_ns  # before the bytes: what is written meanwhile makes it another file
     new = copy.with_name(copy.name + ".new")
-    size, digest = _copy(source, new)
+    size, digest = _copy(source, new, _written(source) if is_written else None)
     new.rename(copy)
     return BackupFile(copy.name, size, digest, mtime_ns)
 
 
-def _copy(source: Path, target: Path) -> tuple[int, str]:
-    """Copy and sync a file, its zeros as holes. Returns size and SHA-256."""
+def _written(path: Path) -> int:
+    """The end of the bytes that are not zeros: appends go on behind. All before it was written when it was read."""
+    end = at = 0
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            if chunk != ZEROS and (kept := chunk.rstrip(b"\0")):
+                end = at + len(kept)
+            at += len(chunk)
+    return end
+
+
+def _copy(source: Path, target: Path, end: int | None = None) -> tuple[int, str]:
+    """Copy and sync a file, its zeros as holes. Returns size and SHA-256.
+
+    Args:
+        end: zeros behind it: an append that is read later than its neighbour would leave a hole before it.
+    """
     digest, size = hashlib.sha256(), 0
     with source.open("rb") as read, target.open("wb") as write:
         os.fchmod(write.fileno(), 0o600)
         while chunk := read.read(CHUNK_BYTES):
+            if end is not None and size + len(chunk) > end:
+                chunk = chunk[: max(0, end - size)].ljust(len(chunk), b"\0")
             digest.update(chunk)
             size += len(chunk)
             if chunk == ZEROS:

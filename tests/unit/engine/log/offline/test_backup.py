@@ -102,6 +102,24 @@ def test_backups_beside_a_writer_have_every_message_up_to_their_end(tmp_path, to
     assert len(sealed) <= 1 + 4, "copied once into the backup, and from it once per restore"
 
 
+def test_of_what_is_appended_while_a_segment_is_copied_nothing_is_in_the_copy(tmp_path, monkeypatch):
+    source, batch, size = tmp_path / "segment", b"b" * 100, backup.CHUNK_BYTES + 4096
+    source.write_bytes(batch + bytes(size - len(batch)))
+    written = backup._written
+
+    def written_and_appended(path):
+        end = written(path)
+        with path.open("r+b") as file:
+            file.seek(end)
+            file.write(b"c" * (size - end))
+        return end
+
+    monkeypatch.setattr(backup, "_written", written_and_appended)
+    made = backup._copy_of(source, tmp_path / "copy", is_written=True)
+    assert (tmp_path / "copy").read_bytes() == batch + bytes(size - len(batch))
+    assert (made.size, written(tmp_path / "copy")) == (size, len(batch))
+
+
 def test_sealed_segments_are_copied_once_and_again_after_a_repair(stopped, tmp_path, told):
     back_up(stopped.path, tmp_path / "backup", told)
     told.copied.clear()
