@@ -83,7 +83,7 @@ def copied_below(
     topic: KafkaTopic, states: Mapping[int, SourceState], positions: Mapping[int, int],
     starts: Mapping[Partition, int | None], ends: Mapping[Partition, int | None], asked: Collection[Partition],
 ) -> dict[Partition, QueueBelow]:  # fmt: skip
-    """What the copy back has copied, by its positions in these partitions."""
+    """The messages below the copy back's positions in these partitions, by partition."""
     bounds = {each: (starts.get(each) or 0, ends.get(each) or 0) for each in asked if each.number in states}
     return {
         each: QueueBelow(states[each.number], topic.id, positions[each.number], first, end, end, end)

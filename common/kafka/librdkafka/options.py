@@ -13,7 +13,7 @@ from common.kafka.errors import ClusterUnreachable, KafkaFault, LoginRefused
 STEP_S = 0.5
 _LOGIN = (KafkaError._AUTHENTICATION, KafkaError._SSL)
 ENDS_LOG_LEVEL, _ENDED = 6, " in state UP"
-"""Where other connections are left, the end of one is a line of the log alone: "… Disconnected: … (after 4006ms in state UP)"."""
+"""librdkafka reports the end of one connection of several only as a log line: "… Disconnected: … (after 4006ms in state UP)"."""
 _Client = TypeVar("_Client")
 
 

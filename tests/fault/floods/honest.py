@@ -33,7 +33,7 @@ OPEN, NEW, OPEN_TLS, NEW_TLS, PAGE = "open", "new", "open, TLS", "new, TLS", "pa
 
 
 class HonestTarget(NamedTuple):
-    """Where honest clients call. `tls` None: there is no listener with TLS; `is_pull`: a consumer proxy.
+    """Addresses for the calls of honest clients. `tls` None: there is no listener with TLS; `is_pull`: a consumer proxy.
 
     `page` None: none is asked for; else where /healthz is, by connections of their own.
     """

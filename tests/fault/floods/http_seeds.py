@@ -17,7 +17,7 @@ def request(line: str, headers: bytes = b"", body: bytes = b"") -> bytes:
 
 
 def of_operators() -> list[bytes]:
-    """What monitors and the command line ask of a process."""
+    """Requests of monitors and of the command line to a process."""
     return [
         request("GET /metrics", b"Accept-Encoding: gzip\r\n"), request("GET /readyz"), request("GET /healthz"),
         request("GET /connections?limit=10&group=g", b"Accept: */*\r\n"), b"GET /readyz HTTP/1.0\r\n\r\n",
