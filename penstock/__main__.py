@@ -10,8 +10,8 @@ from importlib import import_module
 import click
 
 from common.quoting import escaped
-from penstock.commands.pipes import is_of_echo, silence_stdout
-from penstock.commands.suggestions import SuggestingGroup
+from penstock.terminal.pipes import is_of_echo, silence_stdout
+from penstock.terminal.suggestions import SuggestingGroup
 
 # name → (module, its command's name there, one line for the overview)
 COMMANDS = {
@@ -95,7 +95,7 @@ def cli(context: click.Context) -> None:
     5 unavailable, try again later.
     """
     if context.invoked_subcommand is None:
-        from penstock.commands.next_steps import next_steps  # no other command needs it
+        from penstock.terminal.next_steps import next_steps  # no other command needs it
 
         click.echo(next_steps())
         click.echo(context.get_help())

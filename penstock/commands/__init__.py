@@ -1,1 +1,1 @@
-"""One module per sub-command; `penstock/__main__.py` imports a module when its command is used."""
+"""One module per sub-command, and its parts: `penstock/__main__.py` imports one when its command is used. They share penstock.terminal."""

@@ -13,15 +13,15 @@ from common.config.definitions import DEAD_LETTERS, PULL_GROUP, PULL_TOPIC, SEND
 from common.config.setting import table_of
 from common.quoting import listed
 from common.utc import utc
-from penstock.commands import completing
 from penstock.commands.app_check import check
-from penstock.commands.confirming import confirm, yes_option
-from penstock.commands.exits import CommandError, CommandGroup
-from penstock.commands.instance import Instance, administration, instance_options, warn_unreadable
 from penstock.commands.key_ages import last_used
-from penstock.commands.output import is_for_scripts, output_option, show_one, show_rows
-from penstock.commands.paging import page_options
-from penstock.commands.setting_options import settings_options
+from penstock.terminal import completing
+from penstock.terminal.confirming import confirm, yes_option
+from penstock.terminal.exits import CommandError, CommandGroup
+from penstock.terminal.instance import Instance, administration, instance_options, warn_unreadable
+from penstock.terminal.output import is_for_scripts, output_option, show_one, show_rows
+from penstock.terminal.paging import page_options
+from penstock.terminal.setting_options import settings_options
 
 GRANT_COLUMNS = {"send": SEND, "pull_topics": PULL_TOPIC, "pull_groups": PULL_GROUP, "dead_letters": DEAD_LETTERS}
 GRANT_OPTIONS = {
@@ -205,7 +205,7 @@ def _key_line(key: dict[str, str | None]) -> str:
 
 def quotas(instance: Instance, app: ApplicationDefinition) -> dict[str, Any]:
     """The quotas of what an application may create, and the largest number at one engine; None: no engine tells."""
-    from penstock.commands import engines  # the link and its native parts: only for the commands that need the engine
+    from penstock.terminal import engines  # the link and its native parts: only for the commands that need the engine
 
     try:
         answers = list(engines.ask_all(instance, "created", application=app.name).values())

@@ -7,10 +7,10 @@ from common.admin.administrator import Administrator
 from common.config.errors import EntryNotFound
 from common.dead_letters import is_dead_letter_topic
 from common.quoting import escaped
-from penstock.commands import completing
-from penstock.commands.exits import FAILED, Command
-from penstock.commands.instance import Instance, administration, instance_options
-from penstock.commands.output import is_for_scripts, output_option, show_one, show_rows
+from penstock.terminal import completing
+from penstock.terminal.exits import FAILED, Command
+from penstock.terminal.instance import Instance, administration, instance_options
+from penstock.terminal.output import is_for_scripts, output_option, show_one, show_rows
 
 
 @click.command("check", cls=Command)

@@ -9,10 +9,10 @@ from common.admin import audit as journal
 from common.config.store import KINDS
 from common.quoting import escaped
 from common.utc import utc_ms
-from penstock.commands.exits import USAGE, Command, CommandError
-from penstock.commands.instance import Instance, instance_options, open_config
-from penstock.commands.output import cell, is_for_scripts, output_option, show_rows, table
-from penstock.commands.suggestions import did_you_mean
+from penstock.terminal.exits import USAGE, Command, CommandError
+from penstock.terminal.instance import Instance, instance_options, open_config
+from penstock.terminal.output import cell, is_for_scripts, output_option, show_rows, table
+from penstock.terminal.suggestions import did_you_mean
 
 COLUMNS = ("at", "who", "action", "kind", "names", "changed")
 WIDTH = 80

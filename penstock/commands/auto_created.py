@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from engine.client.admin import AdminClient
-from penstock.commands.engines import connected
-from penstock.commands.exits import CommandError
-from penstock.commands.instance import Instance
+from penstock.terminal.engines import connected
+from penstock.terminal.exits import CommandError
+from penstock.terminal.instance import Instance
 
 PAGE = 1_000  # the engine serves nothing else while it reads a page
 

@@ -8,10 +8,10 @@ import click
 from common.utc import utc
 from engine.log.offline.backup import Manifest, back_up, check, read_manifest, restore
 from engine.log.offline.directory import find
-from penstock.commands.exits import NOT_FOUND, CommandError, CommandGroup
 from penstock.commands.log import errors_as_sentences
-from penstock.commands.output import output_option, show_one
-from penstock.commands.progress import say, shown
+from penstock.terminal.exits import NOT_FOUND, CommandError, CommandGroup
+from penstock.terminal.output import output_option, show_one
+from penstock.terminal.progress import say, shown
 
 FOLDER = click.Path(file_okay=False, path_type=Path)
 THERE = click.Path(file_okay=False, exists=True, path_type=Path)

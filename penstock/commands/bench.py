@@ -18,7 +18,7 @@ from bench.outcome import Outcome
 from bench.report import line, machine, table
 from bench.settings import DURABILITIES, MODES, ORDERS, SPACINGS, LoadSettings
 from bench.workloads import NAMES, load
-from penstock.commands.exits import FAILED, UNAVAILABLE, Command, CommandError
+from penstock.terminal.exits import FAILED, UNAVAILABLE, Command, CommandError
 
 DEFAULTS = LoadSettings()
 # option → the setting that it sets, where the names differ

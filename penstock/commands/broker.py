@@ -11,9 +11,9 @@ from common.utc import utc_ms
 from controller.operator_switch import switch_master
 from controller.reached_group import look_at, reached
 from penstock.commands import replicas
-from penstock.commands.exits import CommandGroup
-from penstock.commands.instance import Instance, instance_options, note
-from penstock.commands.output import is_for_scripts, output_option, show_one, show_rows
+from penstock.terminal.exits import CommandGroup
+from penstock.terminal.instance import Instance, instance_options, note
+from penstock.terminal.output import is_for_scripts, output_option, show_one, show_rows
 
 LIST_COLUMNS = ("broker_group", "broker", "role", "state", "epoch", "address")
 BROKER_COLUMNS = (

@@ -13,11 +13,11 @@ from common.config.placed_topics import stored_placed_topics
 from common.utc import utc
 from engine.client.admin import AdminClient, AdminError
 from engine.link.errors import LinkError
-from penstock.commands.engines import CommandLink, named
-from penstock.commands.exits import CONFLICT, NOT_FOUND, CommandError, CommandGroup
-from penstock.commands.instance import Instance, administration, instance_options
-from penstock.commands.output import output_option, show_one, show_rows
 from penstock.commands.replicas import coordination_of
+from penstock.terminal.engines import CommandLink, named
+from penstock.terminal.exits import CONFLICT, NOT_FOUND, CommandError, CommandGroup
+from penstock.terminal.instance import Instance, administration, instance_options
+from penstock.terminal.output import output_option, show_one, show_rows
 
 COLUMNS = ("name", "address", "writes", "engine", "position", "recorded_at")
 WIDE_COLUMNS = (*COLUMNS, "log_id")

@@ -16,10 +16,10 @@ from common.contract import Message, decode_struct
 from common.ids import show_id
 from common.secret_file import secret_faults
 from common.utc import utc_ms
-from penstock.commands import progress
-from penstock.commands.exits import CONFLICT, FAILED, UNAVAILABLE, USAGE, CommandError, CommandGroup
-from penstock.commands.instance import Instance, instance_options
-from penstock.commands.output import output_option, show_one, show_rows
+from penstock.terminal import progress
+from penstock.terminal.exits import CONFLICT, FAILED, UNAVAILABLE, USAGE, CommandError, CommandGroup
+from penstock.terminal.instance import Instance, instance_options
+from penstock.terminal.output import output_option, show_one, show_rows
 from producer_proxy.buffer.disk import survey
 from producer_proxy.buffer.disk.survey import BufferDamage, Waiting
 from producer_proxy.buffer.errors import BufferError_, BufferInUse

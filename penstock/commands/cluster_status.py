@@ -9,11 +9,11 @@ from common.admin import members
 from common.config.process_report import OPS_PORT
 from common.config.reported_process import parse_name
 from common.config.store import ConfigStore
-from penstock.commands import figures
-from penstock.commands.exits import CommandError
-from penstock.commands.instance import Instance, administration
-from penstock.commands.output import show_rows
 from penstock.overview.observing import Observation, ProcessPlace, observe, rates_between, total_lag
+from penstock.terminal import figures
+from penstock.terminal.exits import CommandError
+from penstock.terminal.instance import Instance, administration
+from penstock.terminal.output import show_rows
 
 PROCESS_COLUMNS = ("process", "version", "up", "memory", "state", "in/s", "out/s")
 WIDE_COLUMNS = (*PROCESS_COLUMNS, "machine", "pid", "reported", "configuration")

@@ -13,10 +13,10 @@ from common.admin.transfer import Difference
 from common.config import files, snapshot
 from common.config.definitions import ApplicationDefinition
 from common.secret_file import secret_fault
-from penstock.commands.exits import CONFLICT, FAILED, USAGE, CommandError, CommandGroup
-from penstock.commands.instance import Instance, administration, instance_options, open_config
-from penstock.commands.output import output_option, show_one, show_rows
 from penstock.commands.settings_file import check, show
+from penstock.terminal.exits import CONFLICT, FAILED, USAGE, CommandError, CommandGroup
+from penstock.terminal.instance import Instance, administration, instance_options, open_config
+from penstock.terminal.output import output_option, show_one, show_rows
 
 KEPT_SHOWN = 5
 SNAPSHOTS = ("producer_proxy.snapshot", "consumer_proxy.snapshot", "engine/config.snapshot")

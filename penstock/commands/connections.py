@@ -7,12 +7,12 @@ import click
 
 from common.admin.connections import ConnectionRow, close_connection, find_connection, list_connections
 from common.utc import utc_ms
-from penstock.commands import completing
-from penstock.commands.confirming import confirm, yes_option
-from penstock.commands.exits import UNAVAILABLE, CommandError, CommandGroup
-from penstock.commands.figures import duration, size
-from penstock.commands.instance import Instance, administration, instance_options, open_config
-from penstock.commands.output import output_option, show_one, show_rows
+from penstock.terminal import completing
+from penstock.terminal.confirming import confirm, yes_option
+from penstock.terminal.exits import UNAVAILABLE, CommandError, CommandGroup
+from penstock.terminal.figures import duration, size
+from penstock.terminal.instance import Instance, administration, instance_options, open_config
+from penstock.terminal.output import output_option, show_one, show_rows
 
 COLUMNS = ("id", "peer", "application", "group", "reads", "open")
 WIDE_COLUMNS = (*COLUMNS, "since", "tls", "waits", "answered", "process")

@@ -1,5 +1,5 @@
 """`penstock console`: becomes `python -m console` with the same arguments."""
 
-from penstock.commands.process import process_command
+from penstock.terminal.process import process_command
 
 command = process_command("console", "console")

@@ -1,5 +1,5 @@
 """`penstock consumer-proxy`: becomes `python -m consumer_proxy` with the same arguments."""
 
-from penstock.commands.process import process_command
+from penstock.terminal.process import process_command
 
 command = process_command("consumer-proxy", "consumer_proxy")

@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from common.secret_file import secret_fault
-from penstock.commands import completing, contexts
-from penstock.commands.contexts import ConnectionContext, ContextFile
-from penstock.commands.exits import CONFLICT, USAGE, CommandError, CommandGroup
-from penstock.commands.output import is_for_scripts, output_option, show_one, show_rows
+from penstock.terminal import completing, contexts
+from penstock.terminal.contexts import ConnectionContext, ContextFile
+from penstock.terminal.exits import CONFLICT, USAGE, CommandError, CommandGroup
+from penstock.terminal.output import is_for_scripts, output_option, show_one, show_rows
 
 COLUMNS = ("selected", "name", "config", "app", "data")
 FIELD_HELP = {

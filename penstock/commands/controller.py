@@ -1,5 +1,5 @@
 """`penstock controller`: becomes `python -m controller` with the same arguments."""
 
-from penstock.commands.process import process_command
+from penstock.terminal.process import process_command
 
 command = process_command("controller", "controller")

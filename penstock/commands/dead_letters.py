@@ -14,10 +14,10 @@ from common.dead_letters import CAUSES
 from common.utc import utc_ms
 from engine.client import dead_letters as verbs
 from engine.client.dead_letters import DeadLetterChoice
-from penstock.commands.exits import CommandError, CommandGroup
-from penstock.commands.instance import Instance, instance_options, note
-from penstock.commands.output import is_for_scripts, output_option, show_one, show_rows
-from penstock.commands.times import TimeType
+from penstock.terminal.exits import CommandError, CommandGroup
+from penstock.terminal.instance import Instance, instance_options, note
+from penstock.terminal.output import is_for_scripts, output_option, show_one, show_rows
+from penstock.terminal.times import TimeType
 
 COLUMNS = ("offset", "died", "cause", "attempts", "topic", "reason")
 FIELDS = (
@@ -200,7 +200,7 @@ def _said(choice: dict[str, Any]) -> dict[str, Any]:
 @contextmanager
 def engines(instance: Instance) -> Iterator[list["_Link"]]:
     """An administrative link to every engine; a rejected request becomes one line."""
-    from penstock.commands.engines import connected  # the link and its native parts: only for commands that need it
+    from penstock.terminal.engines import connected  # the link and its native parts: only for commands that need it
 
     with connected(instance) as found:
         yield [_Link(name, engine, len(found) > 1) for name, engine in found.items()]
@@ -214,7 +214,7 @@ class _Link:
 
     def ask(self, verb: str, **options: Any) -> dict[str, Any]:
         from engine.client.admin import AdminError
-        from penstock.commands.engines import named
+        from penstock.terminal.engines import named
 
         with named(self.name):
             try:

@@ -7,10 +7,10 @@ import click
 from common.admin import declared
 from common.admin.declared import DeclaredChange
 from common.config.text_values import kafka_cluster_of
-from penstock.commands.exits import CONFLICT, FAILED, Command, CommandError
-from penstock.commands.instance import Instance, administration, instance_options
-from penstock.commands.output import is_for_scripts, output_option, show_rows
 from penstock.commands.topic import refuse_backlogs
+from penstock.terminal.exits import CONFLICT, FAILED, Command, CommandError
+from penstock.terminal.instance import Instance, administration, instance_options
+from penstock.terminal.output import is_for_scripts, output_option, show_rows
 
 SIGNS = {"create": "+", "change": "~", "delete": "-"}
 

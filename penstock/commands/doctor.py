@@ -7,9 +7,9 @@ import click
 
 from common.quoting import escaped
 from penstock.commands import replicas
-from penstock.commands.output import is_for_scripts, output_option, show_value
 from penstock.doctor import access, machine, replication, software, storage, stored_secrets
 from penstock.doctor.finding import DoctorFinding
+from penstock.terminal.output import is_for_scripts, output_option, show_value
 from penstock.up.directory import SECRETS_KEY
 from penstock.up.files import read_running
 

@@ -1,5 +1,5 @@
 """`penstock engine`: becomes `python -m engine` with the same arguments."""
 
-from penstock.commands.process import process_command
+from penstock.terminal.process import process_command
 
 command = process_command("engine", "engine")

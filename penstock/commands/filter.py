@@ -4,8 +4,8 @@ import click
 
 from common.filter.expression import read_filter
 from common.filter.printing import print_condition
-from penstock.commands.exits import CommandGroup
-from penstock.commands.output import output_option, show_one
+from penstock.terminal.exits import CommandGroup
+from penstock.terminal.output import output_option, show_one
 
 
 @click.group("filter", cls=CommandGroup)

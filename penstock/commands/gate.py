@@ -4,10 +4,10 @@ import click
 
 from common.admin import gate as verbs
 from common.admin.gate import GateChanges
-from penstock.commands.exits import CommandGroup
-from penstock.commands.instance import Instance, administration, instance_options
-from penstock.commands.output import output_option, show_one
-from penstock.commands.setting_options import settings_options
+from penstock.terminal.exits import CommandGroup
+from penstock.terminal.instance import Instance, administration, instance_options
+from penstock.terminal.output import output_option, show_one
+from penstock.terminal.setting_options import settings_options
 
 
 @click.group(cls=CommandGroup)

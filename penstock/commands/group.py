@@ -8,16 +8,16 @@ from common.admin import groups
 from common.admin.administrator import Administrator
 from common.admin.groups import GroupSettings
 from common.config.definitions import GroupDefinition
-from penstock.commands import completing
-from penstock.commands.confirming import confirm, yes_option
 from penstock.commands.dead_letters import dead_letters
-from penstock.commands.exits import NOT_FOUND, USAGE, CommandError, CommandGroup
 from penstock.commands.group_describe import describe
-from penstock.commands.instance import Instance, administration, instance_options, note, warn_unreadable
-from penstock.commands.output import is_for_scripts, output_option, show_one, show_rows
-from penstock.commands.paging import page_options
-from penstock.commands.setting_options import settings_options
-from penstock.commands.times import parse_time
+from penstock.terminal import completing
+from penstock.terminal.confirming import confirm, yes_option
+from penstock.terminal.exits import NOT_FOUND, USAGE, CommandError, CommandGroup
+from penstock.terminal.instance import Instance, administration, instance_options, note, warn_unreadable
+from penstock.terminal.output import is_for_scripts, output_option, show_one, show_rows
+from penstock.terminal.paging import page_options
+from penstock.terminal.setting_options import settings_options
+from penstock.terminal.times import parse_time
 
 COLUMNS = ("name", "topics", "order", "attempts_max", "paused")
 LAG_COLUMNS = ("topic", "queue", "first", "end", "progress", "in_flight", "lag", "lag_bytes", "lag_s")
@@ -77,7 +77,7 @@ def list_command(instance: Instance, prefix: str, after: str, limit: int, shows_
 
 def _pulled(instance: Instance, prefix: str, after: str, limit: int) -> set[str]:
     """Names of groups that the engines know, each engine's first ones."""
-    from penstock.commands import engines  # the link and its native parts: only for the commands that need the engine
+    from penstock.terminal import engines  # the link and its native parts: only for the commands that need the engine
 
     answers = engines.ask_all(instance, "groups", prefix=prefix, after=after, limit=limit)
     return {name for answer in answers.values() for name in answer["groups"]}
@@ -145,7 +145,7 @@ def unused(instance: Instance, days: int, output: str) -> None:
 
     An engine forgets them by itself after its --expire-days (default 30; 0: never).
     """
-    from penstock.commands import engines  # the link and its native parts: only for the commands that need the engine
+    from penstock.terminal import engines  # the link and its native parts: only for the commands that need the engine
 
     answers = engines.ask_all(instance, "unused", days=days)
     names = sorted({name for answer in answers.values() for name in answer["groups"]})
@@ -232,7 +232,7 @@ def _move(instance: Instance, name: str, topic: str, rows: list[dict[str, Any]])
     Raises CommandError of the engine that refused; those before it have moved their queues, which is noted, too.
     """
     from engine.client import joined
-    from penstock.commands import engines  # the link and its native parts: only for the commands that need the engine
+    from penstock.terminal import engines  # the link and its native parts: only for the commands that need the engine
 
     moved: list[dict[str, Any]] = []
     homes = list(instance.engines())
@@ -258,7 +258,7 @@ def _effect(moves: list[dict[str, Any]]) -> str:
 
 def _forget(instance: Instance, name: str, *, must_exist: bool) -> int:
     """Delete the group's progress at all engines; returns its number of queues."""
-    from penstock.commands import engines  # the link and its native parts: only for the commands that need the engine
+    from penstock.terminal import engines  # the link and its native parts: only for the commands that need the engine
 
     try:
         answers = engines.ask_all(instance, "forget", group=name)
@@ -305,7 +305,7 @@ def _ask_engines(
 ) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
     """Rows of all queues, and their columns."""
     from engine.client import joined
-    from penstock.commands import engines  # the link and its native parts: only for the commands that need the engine
+    from penstock.terminal import engines  # the link and its native parts: only for the commands that need the engine
 
     answers = engines.ask_all(instance, verb, topic=topic, **options)
     groups = list(instance.engines())

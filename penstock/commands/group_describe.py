@@ -9,11 +9,11 @@ from common.config.errors import ConfigError, EntryNotFound
 from common.dead_letters import dead_letter_topic
 from engine.client import joined, lookup
 from engine.client.admin import AdminError
-from penstock.commands import completing, engines, figures
-from penstock.commands.exits import NOT_FOUND, Command, CommandError
-from penstock.commands.instance import Instance, administration, instance_options
-from penstock.commands.output import is_for_scripts, output_option, show_one, show_rows, show_value
 from penstock.overview.observing import group_lag
+from penstock.terminal import completing, engines, figures
+from penstock.terminal.exits import NOT_FOUND, Command, CommandError
+from penstock.terminal.instance import Instance, administration, instance_options
+from penstock.terminal.output import is_for_scripts, output_option, show_one, show_rows, show_value
 
 TOPIC_COLUMNS = ("topic", "queues", "lag", "in_flight", "oldest")
 QUEUE_COLUMNS = ("topic", "queue", "progress", "end", "lag", "in_flight", "oldest")

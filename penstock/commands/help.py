@@ -2,8 +2,8 @@
 
 import click
 
-from penstock.commands.exits import Command
-from penstock.commands.suggestions import did_you_mean
+from penstock.terminal.exits import Command
+from penstock.terminal.suggestions import did_you_mean
 
 
 @click.command("help", cls=Command)

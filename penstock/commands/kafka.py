@@ -10,10 +10,10 @@ from common.admin import kafka_clusters, topics
 from common.admin.kafka_clusters import KafkaClusterSettings
 from common.config.definitions import KafkaClusterDefinition
 from common.quoting import quoted
-from penstock.commands.exits import CONFLICT, CommandError, CommandGroup
-from penstock.commands.instance import Instance, administration, instance_options, note
-from penstock.commands.output import output_option, show_one, show_rows
-from penstock.commands.setting_options import settings_options, shown
+from penstock.terminal.exits import CONFLICT, CommandError, CommandGroup
+from penstock.terminal.instance import Instance, administration, instance_options, note
+from penstock.terminal.output import output_option, show_one, show_rows
+from penstock.terminal.setting_options import settings_options, shown
 from penstock.up.files import LATER, read_running
 from penstock.up.ports import KAFKA_BRIDGE
 from penstock.up.signals import LOOK

@@ -1,5 +1,5 @@
 """`penstock kafka-bridge`: becomes `python -m kafka_bridge` with the same arguments."""
 
-from penstock.commands.process import process_command
+from penstock.terminal.process import process_command
 
 command = process_command("kafka-bridge", "kafka_bridge")

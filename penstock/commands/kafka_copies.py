@@ -32,9 +32,9 @@ from kafka_bridge.copy_in.status import (
     without_last_copied,
 )
 from kafka_bridge.source_identity import source_of
-from penstock.commands import engines
-from penstock.commands.exits import CONFLICT, NOT_FOUND, UNAVAILABLE, USAGE, CommandError
-from penstock.commands.instance import Instance
+from penstock.terminal import engines
+from penstock.terminal.exits import CONFLICT, NOT_FOUND, UNAVAILABLE, USAGE, CommandError
+from penstock.terminal.instance import Instance
 
 READ_S, TRIES, CONNECT_S = 1.0, 15, 5.0
 LOOKED_THROUGH_MAX = 10_000

@@ -12,8 +12,8 @@ from common.kafka.errors import KafkaFault
 from common.kafka.records import Partition
 from common.quoting import quoted
 from kafka_bridge.connecting import connection_of, driver_of
-from penstock.commands.exits import CONFLICT, NOT_FOUND, UNAVAILABLE, USAGE, CommandError
-from penstock.commands.times import parse_time
+from penstock.terminal.exits import CONFLICT, NOT_FOUND, UNAVAILABLE, USAGE, CommandError
+from penstock.terminal.times import parse_time
 
 LONE_REPLICA = "lone-replica"
 EARLIEST_TEXT, LATEST_TEXT = "earliest", "latest"

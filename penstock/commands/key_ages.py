@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from prometheus_client.parser import text_string_to_metric_families
 
 from common.utc import utc
-from penstock.commands.instance import Instance
+from penstock.terminal.instance import Instance
 from penstock.up.files import read_running
 
 METRIC = "penstock_key_last_used_timestamp_seconds"

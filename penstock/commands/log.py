@@ -18,9 +18,9 @@ from engine.log.offline.finding import DAMAGE, Finding
 from engine.log.offline.repair import carry_out, plan
 from engine.log.offline.stats import LogStats, count
 from engine.log.offline.verify import Totals, verify
-from penstock.commands.confirming import confirm, yes_option
-from penstock.commands.exits import CONFLICT, FAILED, NOT_FOUND, CommandError, CommandGroup
-from penstock.commands.output import is_for_scripts, output_option, show_rows, show_value, table
+from penstock.terminal.confirming import confirm, yes_option
+from penstock.terminal.exits import CONFLICT, FAILED, NOT_FOUND, CommandError, CommandGroup
+from penstock.terminal.output import is_for_scripts, output_option, show_rows, show_value, table
 
 BATCH_COLUMNS = ("position", "kind", "topic", "queue", "offset", "records", "size", "stored_at")
 RECORD_COLUMNS = ("topic", "queue", "offset", "stored_at", "id", "key", "size")

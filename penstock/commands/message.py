@@ -10,14 +10,14 @@ from common.placement import first_queue
 from common.utc import utc_ms
 from engine.client import lookup
 from engine.client.lookup import Stored
-from penstock.commands import completing
-from penstock.commands.engines import joined
-from penstock.commands.exits import NOT_FOUND, CommandError, CommandGroup
-from penstock.commands.instance import Instance, instance_options
-from penstock.commands.message_lines import shown_body
-from penstock.commands.output import is_for_scripts, output_option, show_rows, tell
 from penstock.commands.tail import tail
-from penstock.commands.times import TimeType
+from penstock.terminal import completing
+from penstock.terminal.engines import joined
+from penstock.terminal.exits import NOT_FOUND, CommandError, CommandGroup
+from penstock.terminal.instance import Instance, instance_options
+from penstock.terminal.message_lines import shown_body
+from penstock.terminal.output import is_for_scripts, output_option, show_rows, tell
+from penstock.terminal.times import TimeType
 
 COLUMNS = ("queue", "offset", "stored_at", "id", "key", "tag", "body")
 TABLE_BODY_CHARS = 60

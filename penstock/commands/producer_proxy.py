@@ -1,5 +1,5 @@
 """`penstock producer-proxy`: becomes `python -m producer_proxy` with the same arguments."""
 
-from penstock.commands.process import process_command
+from penstock.terminal.process import process_command
 
 command = process_command("producer-proxy", "producer_proxy")

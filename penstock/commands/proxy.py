@@ -11,13 +11,13 @@ from common.admin.proxies import standing as standing_of
 from common.admin.proxies import undrain as put_back
 from common.config.store import ConfigStore
 from common.operator_proof import machine_key
-from penstock.commands import completing
-from penstock.commands.exits import CONFLICT, UNAVAILABLE, CommandError, CommandGroup
-from penstock.commands.figures import duration, size
-from penstock.commands.instance import Instance, administration, instance_options, open_config
-from penstock.commands.output import output_option, show_one, show_rows
-from penstock.commands.progress import say, shown
-from penstock.commands.times import DurationType
+from penstock.terminal import completing
+from penstock.terminal.exits import CONFLICT, UNAVAILABLE, CommandError, CommandGroup
+from penstock.terminal.figures import duration, size
+from penstock.terminal.instance import Instance, administration, instance_options, open_config
+from penstock.terminal.output import output_option, show_one, show_rows
+from penstock.terminal.progress import say, shown
+from penstock.terminal.times import DurationType
 
 COLUMNS = ("proxy", "state", "calls", "connections", "buffered")
 WIDE_COLUMNS = (*COLUMNS, "repairs", "answers", "passed_on", "out", "process")

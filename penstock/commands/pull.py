@@ -7,14 +7,14 @@ import click
 
 from common.contract import Ack, Delivery, PullRequest, PullResponse, Verdict
 from common.proxy_link import ProxyLink
-from penstock.commands import completing
-from penstock.commands.exits import Command, CommandError, code_for_contract
-from penstock.commands.identity import Identity, choose, identity_options
-from penstock.commands.instance import Instance, instance_options
-from penstock.commands.interrupts import noted_interrupts
-from penstock.commands.message_lines import Line, line_of, of_delivery, output_options
-from penstock.commands.pipes import OutputFault, check_stdout, write_out
-from penstock.commands.times import DurationType
+from penstock.terminal import completing
+from penstock.terminal.exits import Command, CommandError, code_for_contract
+from penstock.terminal.identity import Identity, choose, identity_options
+from penstock.terminal.instance import Instance, instance_options
+from penstock.terminal.interrupts import noted_interrupts
+from penstock.terminal.message_lines import Line, line_of, of_delivery, output_options
+from penstock.terminal.pipes import OutputFault, check_stdout, write_out
+from penstock.terminal.times import DurationType
 
 PULL_MAX = 500
 PULL_BYTES_MAX = 8 << 20

@@ -12,7 +12,7 @@ from common.cluster.opening import open_coordination
 from common.cluster.reports import FollowerReport
 from common.config.errors import ConfigError
 from controller.reached_group import ReplicaGroup, reached
-from penstock.commands.instance import Instance
+from penstock.terminal.instance import Instance
 
 
 @contextmanager

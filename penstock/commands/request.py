@@ -10,17 +10,17 @@ import click
 
 from common.contract import Ack, Code, Delivery, Message, PullRequest, SendRequest, SendResult, Verdict
 from common.proxy_link import ProxyLink
-from penstock.commands import completing, name_hints
-from penstock.commands.exits import UNAVAILABLE, Command, CommandError, code_for_contract
-from penstock.commands.identity import Identity, choose, identity_options
-from penstock.commands.instance import Instance, instance_options
-from penstock.commands.interrupts import noted_interrupts
-from penstock.commands.message_lines import for_terminal, is_on_terminal, shown_body
-from penstock.commands.output import tell
-from penstock.commands.pipes import check_stdout, write_out
 from penstock.commands.send import STORED, parse_properties
 from penstock.commands.send_source import one_body
-from penstock.commands.times import DurationType
+from penstock.terminal import completing, name_hints
+from penstock.terminal.exits import UNAVAILABLE, Command, CommandError, code_for_contract
+from penstock.terminal.identity import Identity, choose, identity_options
+from penstock.terminal.instance import Instance, instance_options
+from penstock.terminal.interrupts import noted_interrupts
+from penstock.terminal.message_lines import for_terminal, is_on_terminal, shown_body
+from penstock.terminal.output import tell
+from penstock.terminal.pipes import check_stdout, write_out
+from penstock.terminal.times import DurationType
 
 WAIT_MS = 5_000
 POLL_MS = 10_000

@@ -4,10 +4,10 @@ from typing import Any
 
 import click
 
-from penstock.commands.engines import ask_all
-from penstock.commands.exits import Command
-from penstock.commands.instance import Instance, instance_options, note
-from penstock.commands.output import output_option, show_rows
+from penstock.terminal.engines import ask_all
+from penstock.terminal.exits import Command
+from penstock.terminal.instance import Instance, instance_options, note
+from penstock.terminal.output import output_option, show_rows
 
 COLUMNS = ["broker_group", "disk", "free_mib", "clock_ahead_s", "kept_because"]
 

@@ -13,8 +13,8 @@ import click
 from common.cluster.opening import open_coordination
 from controller.operator_switch import switch_master
 from penstock.commands import replicas
-from penstock.commands.exits import UNAVAILABLE, Command, CommandError
-from penstock.commands.instance import Instance, instance_options
+from penstock.terminal.exits import UNAVAILABLE, Command, CommandError
+from penstock.terminal.instance import Instance, instance_options
 from penstock.up.files import read_running
 
 POLL_S = 0.05

@@ -9,14 +9,14 @@ import click
 
 from common.contract import Code, Durability, Message, SendRequest, SendResult
 from common.proxy_link import ProxyLink
-from penstock.commands import completing, name_hints
-from penstock.commands.exits import USAGE, Command, CommandError, code_for_contract
-from penstock.commands.identity import Identity, choose, identity_options
-from penstock.commands.instance import Instance, instance_options
-from penstock.commands.output import output_option, table
-from penstock.commands.pipes import silence_stdout
 from penstock.commands.send_source import NUMBER, MessagePattern, SendPace, batches, of_lines, one_body, repeated
-from penstock.commands.times import DurationType
+from penstock.terminal import completing, name_hints
+from penstock.terminal.exits import USAGE, Command, CommandError, code_for_contract
+from penstock.terminal.identity import Identity, choose, identity_options
+from penstock.terminal.instance import Instance, instance_options
+from penstock.terminal.output import output_option, table
+from penstock.terminal.pipes import silence_stdout
+from penstock.terminal.times import DurationType
 
 STORED = 100  # codes below mean that the message is stored
 FOR_NOW = range(200, 300)  # not stored, but the same message may be accepted later

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from common.contract import Message
-from penstock.commands.exits import USAGE, CommandError
+from penstock.terminal.exits import USAGE, CommandError
 
 NUMBER = "{n}"
 SLICE_S = 0.05

@@ -20,8 +20,8 @@ from common.process_options import (
     read_file,
     variable,
 )
-from penstock.commands.exits import USAGE, Command, CommandError
-from penstock.commands.output import is_for_scripts, output_option, show_rows, show_value
+from penstock.terminal.exits import USAGE, Command, CommandError
+from penstock.terminal.output import is_for_scripts, output_option, show_rows, show_value
 from penstock.up.settings import option_name
 
 PROCESSES = ("engine", "producer-proxy", "consumer-proxy", "controller", "kafka-bridge", "console")

@@ -5,10 +5,11 @@ from typing import Any
 import click
 
 from common.quoting import escaped
-from penstock.commands import cluster_status, figures, replicas
-from penstock.commands.exits import UNAVAILABLE, Command, CommandError
-from penstock.commands.instance import Instance, instance_options
-from penstock.commands.output import is_for_scripts, output_option, show_rows, show_value
+from penstock.commands import cluster_status, replicas
+from penstock.terminal import figures
+from penstock.terminal.exits import UNAVAILABLE, Command, CommandError
+from penstock.terminal.instance import Instance, instance_options
+from penstock.terminal.output import is_for_scripts, output_option, show_rows, show_value
 from penstock.up.files import read_running
 from penstock.up.status import gather
 

@@ -15,14 +15,14 @@ from engine.client import lookup
 from engine.client.admin import AdminError
 from engine.client.lookup import Stored
 from engine.link.read import ReadPosition
-from penstock.commands import completing
-from penstock.commands.engines import joined
-from penstock.commands.exits import USAGE, Command, CommandError
-from penstock.commands.instance import Instance, administration, instance_options
-from penstock.commands.interrupts import noted_interrupts
-from penstock.commands.message_lines import Line, line_of, of_stored, output_options
-from penstock.commands.pipes import silence_stdout, write_out
-from penstock.commands.times import TimeType
+from penstock.terminal import completing
+from penstock.terminal.engines import joined
+from penstock.terminal.exits import USAGE, Command, CommandError
+from penstock.terminal.instance import Instance, administration, instance_options
+from penstock.terminal.interrupts import noted_interrupts
+from penstock.terminal.message_lines import Line, line_of, of_stored, output_options
+from penstock.terminal.pipes import silence_stdout, write_out
+from penstock.terminal.times import TimeType
 
 LAST = 10
 LOOK_S = 0.3

@@ -9,11 +9,11 @@ from common.contract import Code
 from common.utc import utc_ms
 from engine.client import timers
 from engine.client.admin import AdminClient, AdminError
-from penstock.commands import completing
-from penstock.commands.engines import connected, named
-from penstock.commands.exits import NOT_FOUND, CommandError, CommandGroup
-from penstock.commands.instance import Instance, instance_options
-from penstock.commands.output import is_for_scripts, output_option, show_one, show_rows
+from penstock.terminal import completing
+from penstock.terminal.engines import connected, named
+from penstock.terminal.exits import NOT_FOUND, CommandError, CommandGroup
+from penstock.terminal.instance import Instance, instance_options
+from penstock.terminal.output import is_for_scripts, output_option, show_one, show_rows
 
 COLUMNS = ("topic", "id", "due", "rounds")
 PAGE = 1000

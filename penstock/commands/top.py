@@ -6,14 +6,14 @@ import time
 import click
 
 from common.errors import PenstockError
-from penstock.commands import figures
 from penstock.commands.cluster_status import key_or_reason, places_of
-from penstock.commands.exits import USAGE, Command, CommandError
-from penstock.commands.instance import Instance, instance_options, open_config
-from penstock.commands.times import DurationType
 from penstock.overview.frame import FrameFigures, frame
 from penstock.overview.observing import Observation, ProcessPlace, observe
 from penstock.overview.screen import FullScreen
+from penstock.terminal import figures
+from penstock.terminal.exits import USAGE, Command, CommandError
+from penstock.terminal.instance import Instance, instance_options, open_config
+from penstock.terminal.times import DurationType
 
 FIGURES = FrameFigures(figures.size, figures.rate, figures.duration)
 ONCE_SIZE = (80, 24)

@@ -13,15 +13,15 @@ from common.config.checks import is_family
 from common.config.definitions import CopyInDefinition, TopicDefinition
 from common.config.errors import EntryNotFound
 from common.config.text_values import KAFKA_HOME
-from penstock.commands import completing, progress
 from penstock.commands.auto_created import auto_created, auto_created_if_reachable
-from penstock.commands.confirming import confirm, yes_option
-from penstock.commands.exits import CONFLICT, NOT_FOUND, CommandError, CommandGroup
-from penstock.commands.instance import Instance, administration, instance_options, note, warn_unreadable
-from penstock.commands.output import is_for_scripts, output_option, show_one, show_rows
-from penstock.commands.paging import page_options
-from penstock.commands.setting_options import settings_options, shown
 from penstock.commands.topic_stats import is_defined, stats
+from penstock.terminal import completing, progress
+from penstock.terminal.confirming import confirm, yes_option
+from penstock.terminal.exits import CONFLICT, NOT_FOUND, CommandError, CommandGroup
+from penstock.terminal.instance import Instance, administration, instance_options, note, warn_unreadable
+from penstock.terminal.output import is_for_scripts, output_option, show_one, show_rows
+from penstock.terminal.paging import page_options
+from penstock.terminal.setting_options import settings_options, shown
 
 COLUMNS = ("name", "kind", "queues", "durability", "body_bytes_max")
 CREATED_COLUMNS = ("name", "id", "queues")
@@ -259,7 +259,7 @@ def set_command(
 
 def refuse_backlogs(instance: Instance, topic: str, old: int, new: int) -> None:
     """Raise CommandError when queues of several engines are added under a backlog of a group with order by key."""
-    from penstock.commands import engines  # the link and its native parts: only for the commands that need the engine
+    from penstock.terminal import engines  # the link and its native parts: only for the commands that need the engine
 
     with administration(instance) as admin:
         ordered = [each.name for each in groups.list_groups(admin, limit=1 << 30) if each.order == "key"]
@@ -321,7 +321,7 @@ def _with_messages(instance: Instance, name: str) -> str:
 def _stored(instance: Instance, name: str) -> list[dict[str, Any]]:
     """First offset and end of each queue that has had a message. Raises CommandError, also when there is no such topic."""
     from engine.client import joined
-    from penstock.commands import engines  # the link and its native parts: only for the commands that need the engine
+    from penstock.terminal import engines  # the link and its native parts: only for the commands that need the engine
 
     try:
         answers = engines.ask_all(instance, "purge_topic", topic=name)
@@ -345,7 +345,7 @@ def unused(instance: Instance, days: int, output: str) -> None:
     a delayed message, and those in which a group has a position whose start would pass over messages of a topic that
     comes back. With several broker groups each forgets its own; at most 1,000 topics of each are listed.
     """
-    from penstock.commands import engines  # the link and its native parts: only for the commands that need the engine
+    from penstock.terminal import engines  # the link and its native parts: only for the commands that need the engine
 
     answers = engines.ask_all(instance, "unused_topics", days=days)
     rows = [{**each, "broker_group": group} for group, answer in answers.items() for each in answer["unused"]]
@@ -365,7 +365,7 @@ def purge(instance: Instance, name: str, yes: bool, dry_run: bool, output: str) 
     too. Delayed messages that are not due yet stay, and sends with an id that the topic has stored lately are still
     duplicates. The disk has its room back when retention deletes the segments.
     """
-    from penstock.commands import engines  # the link and its native parts: only for the commands that need the engine
+    from penstock.terminal import engines  # the link and its native parts: only for the commands that need the engine
 
     rows = _stored(instance, name)
     count = sum(each["end"] - each["first"] for each in rows)

@@ -12,11 +12,11 @@ from engine.client import lookup
 from engine.client.admin import AdminError
 from engine.client.lookup import Link, Stored
 from engine.link.read import ReadPosition
-from penstock.commands import completing, engines, figures
-from penstock.commands.exits import Command
-from penstock.commands.instance import Instance, administration, instance_options
-from penstock.commands.output import is_for_scripts, output_option, show_one, show_rows, show_value
 from penstock.overview.observing import group_lag
+from penstock.terminal import completing, engines, figures
+from penstock.terminal.exits import Command
+from penstock.terminal.instance import Instance, administration, instance_options
+from penstock.terminal.output import is_for_scripts, output_option, show_one, show_rows, show_value
 
 QUEUE_COLUMNS = ("queue", "first", "end", "messages", "oldest", "newest")
 GROUP_COLUMNS = ("group", "lag", "in_flight", "oldest")

@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 from common.contract import Ack, Code, Durability, Message, Verdict
-from penstock.commands.instance import Instance
+from penstock.terminal.instance import Instance
 from penstock.up.status import PROXIES, breakers
 from tests.e2e.running import PENSTOCK
 from tests.fault.stock_clients import Puller, Sender, knows

@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 
 from common.contract import Ack, Code, Message, Verdict
-from penstock.commands import engines
-from penstock.commands.instance import Instance
+from penstock.terminal import engines
+from penstock.terminal.instance import Instance
 from tests.e2e.test_broker_groups import drain
 from tests.fault.stock_clients import Puller, Sender, knows
 from tests.waiting import until

@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from penstock.commands.exits import Command
-from penstock.commands.output import is_for_scripts, output_option, show_one, show_rows
+from penstock.terminal.exits import Command
+from penstock.terminal.output import is_for_scripts, output_option, show_one, show_rows
 from producer_proxy.journal.divergence import Divergence, divergence
 from producer_proxy.journal.missed import ALL_QUEUES
 

@@ -5,9 +5,9 @@ import click
 from common.admin import audit
 from common.config.store import ConfigStore
 from migration.journals import JournalEntry, forget_journal, journals_of, owner_at_work, what_may_be_missing
-from penstock.commands.exits import CONFLICT, NOT_FOUND, Command, CommandError
-from penstock.commands.instance import Instance, administration, instance_options
-from penstock.commands.output import output_option, show_one
+from penstock.terminal.exits import CONFLICT, NOT_FOUND, Command, CommandError
+from penstock.terminal.instance import Instance, administration, instance_options
+from penstock.terminal.output import output_option, show_one
 
 
 @click.command(cls=Command, name="forget-journal")

@@ -2,7 +2,6 @@
 
 import click
 
-from penstock.commands.exits import CommandGroup
 from penstock.commands.migrate import (
     abort,
     cut,
@@ -22,6 +21,7 @@ from penstock.commands.migrate import (
     status,
     verify,
 )
+from penstock.terminal.exits import CommandGroup
 
 
 @click.group(cls=CommandGroup)

@@ -10,10 +10,10 @@ from common.kafka.base import EARLIEST, END
 from common.kafka.records import Partition
 from migration.inventory import FoundTopic, find_groups, find_topics, notes, objections
 from migration.sampling import TopicSample, sample
-from penstock.commands.exits import Command
-from penstock.commands.instance import Instance, administration, instance_options
 from penstock.commands.migrate.work import OpenedKafka, opened_kafka
-from penstock.commands.output import is_for_scripts, output_option, show_one, show_rows
+from penstock.terminal.exits import Command
+from penstock.terminal.instance import Instance, administration, instance_options
+from penstock.terminal.output import is_for_scripts, output_option, show_one, show_rows
 
 TOPIC_COLUMNS = ("name", "partitions", "min_isr", "cleanup", "retention_h", "records", "can_move", "told")
 GROUP_COLUMNS = ("name", "state", "topics", "lag")

@@ -26,10 +26,10 @@ from migration.kafka_groups import UnnamedGroups, unnamed_groups
 from migration.message_sizes import MESSAGE_SIZE
 from migration.plan import DOUBLE_READ, MigrationPlan, parse_plan
 from migration.sub_steps.sub_step import SHOWN_MAX
-from penstock.commands.exits import Command
-from penstock.commands.instance import Instance, administration, instance_options
 from penstock.commands.migrate.work import opened_kafka
-from penstock.commands.output import output_option, show_one
+from penstock.terminal.exits import Command
+from penstock.terminal.instance import Instance, administration, instance_options
+from penstock.terminal.output import output_option, show_one
 
 
 @click.command(cls=Command, name="plan")

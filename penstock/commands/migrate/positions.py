@@ -23,12 +23,12 @@ from migration.plan import DOUBLE_READ, DOUBLE_WRITE, MigrationPlan
 from migration.positions import BOTH_HAVE, CopiedTopic, EngineLink, EnginePositions
 from migration.returned_positions import EngineProgress, ReturnedPosition, ReturnedPositions
 from migration.topic_sides import TopicSides
-from penstock.commands import engines
-from penstock.commands.confirming import confirm, yes_option
-from penstock.commands.exits import CONFLICT, NOT_FOUND, Command, CommandError
-from penstock.commands.instance import Instance, administration, instance_options, note
 from penstock.commands.migrate.work import OpenedKafka, opened_kafka
-from penstock.commands.output import output_option, show_rows
+from penstock.terminal import engines
+from penstock.terminal.confirming import confirm, yes_option
+from penstock.terminal.exits import CONFLICT, NOT_FOUND, Command, CommandError
+from penstock.terminal.instance import Instance, administration, instance_options, note
+from penstock.terminal.output import output_option, show_rows
 
 ENGINE, KAFKA = "engine", "kafka"
 TO_ENGINE = ("topic", "queue", "kafka", "engine_now", "engine", "end", "again", "checked")

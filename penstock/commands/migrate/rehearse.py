@@ -10,11 +10,11 @@ from migration.entries import PlanStore
 from migration.rehearsal.names import RUN_RULE, is_run
 from migration.rehearsal.report import RehearsalReport
 from migration.rehearsal.walk import KILLS_MAX
-from penstock.commands.exits import FAILED, USAGE, Command, CommandError
-from penstock.commands.instance import Instance, administration, instance_options
 from penstock.commands.migrate.rehearsing import Rehearsal, RehearsalOptions, interruptible, remove_left
 from penstock.commands.migrate.work import say
-from penstock.commands.output import is_for_scripts, output_option, show_one, show_value
+from penstock.terminal.exits import FAILED, USAGE, Command, CommandError
+from penstock.terminal.instance import Instance, administration, instance_options
+from penstock.terminal.output import is_for_scripts, output_option, show_one, show_value
 
 SEEDS = 1_000_000
 

@@ -34,9 +34,6 @@ from migration.rehearsal.report import RehearsalReport
 from migration.rehearsal.stored import stored_ids
 from migration.rehearsal.walk import walk_of
 from migration.run import rules_of
-from penstock.commands import engines
-from penstock.commands.exits import CommandError
-from penstock.commands.instance import Instance, administration
 from penstock.commands.migrate.plan import check
 from penstock.commands.migrate.work import OpenedKafka, deployment_of, opened_kafka
 from penstock.rehearsal.crew import RehearsalCrew
@@ -44,6 +41,9 @@ from penstock.rehearsal.definitions import write_definitions
 from penstock.rehearsal.errors import RehearsalFailed
 from penstock.rehearsal.site import RehearsalSite
 from penstock.rehearsal.steps import StepRunner
+from penstock.terminal import engines
+from penstock.terminal.exits import CommandError
+from penstock.terminal.instance import Instance, administration
 
 COMMAND_S_MAX = 120.0
 

@@ -9,11 +9,11 @@ from migration.deployment import Deployment
 from migration.entries import PlanStore
 from migration.reconcile.plan_check import KIND
 from migration.report import Report, Sample, sample_of
-from penstock.commands.exits import FAILED, Command, CommandError
-from penstock.commands.instance import Instance, administration, instance_options
 from penstock.commands.migrate.status import topic_rows
 from penstock.commands.migrate.work import deployment_of, say
-from penstock.commands.output import output_option, show_one
+from penstock.terminal.exits import FAILED, Command, CommandError
+from penstock.terminal.instance import Instance, administration, instance_options
+from penstock.terminal.output import output_option, show_one
 
 SAMPLE_S = 1.0
 

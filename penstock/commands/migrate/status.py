@@ -15,10 +15,10 @@ from migration.reconcile.plan_check import KIND as CHECK_KIND
 from migration.run import CourseRun
 from migration.sub_steps.errors import rate_of, told
 from migration.sub_steps.sub_step import SHOWN_MAX
-from penstock.commands.exits import Command, CommandError
-from penstock.commands.instance import Instance, administration, instance_options
 from penstock.commands.migrate.work import ago, behind_in, deployment_of, total_behind
-from penstock.commands.output import is_for_scripts, output_option, show_one, show_rows
+from penstock.terminal.exits import Command, CommandError
+from penstock.terminal.instance import Instance, administration, instance_options
+from penstock.terminal.output import is_for_scripts, output_option, show_one, show_rows
 
 PLAN_COLUMNS = ("plan", "step", "course", "sub_step", "since", "topics", "operator")
 DUAL_COLUMNS = (

@@ -25,9 +25,6 @@ from migration.reconcile.spans import TimeSpan
 from migration.states import PlanStep, compared
 from migration.sub_steps.copying import LAG
 from migration.sub_steps.registry import GATES
-from penstock.commands import engines
-from penstock.commands.exits import FAILED, UNAVAILABLE, Command, CommandError
-from penstock.commands.instance import Instance, administration, instance_options
 from penstock.commands.migrate.work import (
     DRY_RUN_COLUMNS,
     OpenedKafka,
@@ -35,8 +32,11 @@ from penstock.commands.migrate.work import (
     opened_kafka,
     say,
 )
-from penstock.commands.output import is_for_scripts, output_option, show_one, show_rows
-from penstock.commands.times import TimeType
+from penstock.terminal import engines
+from penstock.terminal.exits import FAILED, UNAVAILABLE, Command, CommandError
+from penstock.terminal.instance import Instance, administration, instance_options
+from penstock.terminal.output import is_for_scripts, output_option, show_one, show_rows
+from penstock.terminal.times import TimeType
 
 NEWEST_MS = 3_600_000
 WATCH_S = 60

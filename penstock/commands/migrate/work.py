@@ -26,10 +26,10 @@ from migration.positions import EnginePositions
 from migration.run import CourseRun
 from migration.sub_steps.registry import GATES
 from migration.tails import CopyTails
-from penstock.commands import engines
-from penstock.commands.exits import UNAVAILABLE, Command, CommandError
-from penstock.commands.instance import Instance, administration, instance_options
-from penstock.commands.output import output_option, show_one, show_rows
+from penstock.terminal import engines
+from penstock.terminal.exits import UNAVAILABLE, Command, CommandError
+from penstock.terminal.instance import Instance, administration, instance_options
+from penstock.terminal.output import output_option, show_one, show_rows
 
 READ_WAIT_S = 0.01
 DRY_RUN_COLUMNS = ("sub_step", "does", "takes", "undo")

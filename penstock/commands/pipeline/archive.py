@@ -4,11 +4,11 @@ import time
 
 import click
 
-from penstock.commands.exits import FAILED, Command, CommandError, CommandGroup
-from penstock.commands.output import output_option, show_one
 from penstock.commands.pipeline.archive_care import compact, hours, prune
 from penstock.commands.pipeline.archive_schema import schema
 from penstock.commands.pipeline.job_options import job_session, master_option, proxy_options, show_progress
+from penstock.terminal.exits import FAILED, Command, CommandError, CommandGroup
+from penstock.terminal.output import output_option, show_one
 from pipeline.archive.archive import RANGE_MESSAGES, plan_archive, run_archive, verify_archive
 
 FAULTS_SHOWN_MAX = 20

@@ -5,9 +5,9 @@ from dataclasses import asdict
 
 import click
 
-from penstock.commands.exits import Command
-from penstock.commands.output import output_option, show_one, show_rows
 from penstock.commands.pipeline.job_options import job_session, master_option, show_progress
+from penstock.terminal.exits import Command
+from penstock.terminal.output import output_option, show_one, show_rows
 from pipeline.archive.archive import RANGE_MESSAGES
 from pipeline.archive.compaction import plan_compaction, run_compaction
 from pipeline.archive.hours import archived_hours

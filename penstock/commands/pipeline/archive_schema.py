@@ -5,9 +5,9 @@ from typing import Any
 import click
 
 from common.utc import utc
-from penstock.commands.exits import Command
-from penstock.commands.output import output_option, show_rows
 from penstock.commands.pipeline.job_options import job_session, master_option, show_progress
+from penstock.terminal.exits import Command
+from penstock.terminal.output import output_option, show_rows
 from pipeline.archive.json_bodies import TopicSchema, infer_schemas
 
 SHOWN = ("topic", "field", "type", "count", "first_seen", "last_seen", "conflicts")

@@ -4,10 +4,10 @@ import time
 
 import click
 
-from penstock.commands.exits import Command
-from penstock.commands.output import output_option, show_one
 from penstock.commands.pipeline.job_options import job_session, master_option, proxy_options
-from penstock.commands.progress import say
+from penstock.terminal.exits import Command
+from penstock.terminal.output import output_option, show_one
+from penstock.terminal.progress import say
 from pipeline.dead_letters.classes import dead_letter_classes, dead_letter_rows
 from pipeline.dead_letters.report import PAGE, PLAN, write_dead_letter_report
 

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 
 import click
 
-from penstock.commands.exits import Command, CommandGroup
+from penstock.terminal.exits import Command, CommandGroup
 
 MODULES = ("pyspark", "pyarrow")
 WITHOUT_SPARK = "the extra `spark` is not installed: pip install penstock[spark]"

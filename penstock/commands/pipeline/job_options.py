@@ -7,8 +7,8 @@ from contextlib import contextmanager
 import click
 from pyspark.sql import SparkSession
 
-from penstock.commands.exits import CommandError
-from penstock.commands.progress import say, shown
+from penstock.terminal.exits import CommandError
+from penstock.terminal.progress import say, shown
 from pipeline.session import JOB_SETTINGS, local_session
 
 LOWER_PRIORITY = 10

@@ -6,10 +6,10 @@ from typing import Any
 import click
 from pyspark.sql import SparkSession
 
-from penstock.commands.exits import FAILED, Command, CommandError, CommandGroup
-from penstock.commands.output import is_for_scripts, output_option, show_one
 from penstock.commands.pipeline.job_options import job_session, master_option, proxy_options
-from penstock.commands.progress import say
+from penstock.terminal.exits import FAILED, Command, CommandError, CommandGroup
+from penstock.terminal.output import is_for_scripts, output_option, show_one
+from penstock.terminal.progress import say
 from pipeline.errors import OptionsError
 from pipeline.options import EARLIEST, PLACE_RULE, StartAt, place
 from pipeline.reconcile.comparison import DifferenceKind, compare

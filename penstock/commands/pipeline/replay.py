@@ -6,9 +6,9 @@ import click
 from pyspark.sql import DataFrame, SparkSession
 
 from common.utc import utc
-from penstock.commands.exits import Command
-from penstock.commands.output import output_option, show_one
 from penstock.commands.pipeline.job_options import job_session, master_option, proxy_options
+from penstock.terminal.exits import Command
+from penstock.terminal.output import output_option, show_one
 from pipeline.errors import PipelineError
 from pipeline.options import read_options
 from pipeline.replay import FIELDS, archived_rows, replay, rows_to_replay, stored_rows

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from penstock.commands.exits import USAGE, Command, CommandError
-from penstock.commands.output import output_option, show_one
 from penstock.commands.pipeline.job_options import job_session, master_option, proxy_options
-from penstock.commands.progress import say
+from penstock.terminal.exits import USAGE, Command, CommandError
+from penstock.terminal.output import output_option, show_one
+from penstock.terminal.progress import say
 from pipeline.traffic.console_api import ConsoleApi
 from pipeline.traffic.figures import TrafficFigures
 from pipeline.traffic.forecast import topic_limits

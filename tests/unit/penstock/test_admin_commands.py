@@ -226,7 +226,7 @@ def test_a_secret_is_no_option_and_its_absence_is_wrong_usage(run):
 
 
 def test_a_process_that_does_not_follow_is_named_in_a_warning(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("penstock.commands.instance.APPLIED_S_MAX", 0.05)
+    monkeypatch.setattr("penstock.terminal.instance.APPLIED_S_MAX", 0.05)
     store = open_store(f"file://{tmp_path}/config")
     store.report_applied("producer_proxy@127.0.0.1:1", {"topic": 0})
     assert "not yet applied by producer_proxy@127.0.0.1:1" in run("topic", "create", "a").stderr
@@ -383,8 +383,8 @@ def test_a_purge_deletes_what_it_has_counted_and_asks_first(run, monkeypatch):
         asked.append(options)
         return {"main": {"purged": [{"queue": 0, "first": 2, "end": 12}, {"queue": 3, "first": 0, "end": 1_000}]}}
 
-    monkeypatch.setattr("penstock.commands.engines.ask_all", answer)
-    monkeypatch.setattr("penstock.commands.instance.Instance.engines", lambda instance: {"main": ("", 0)})
+    monkeypatch.setattr("penstock.terminal.engines.ask_all", answer)
+    monkeypatch.setattr("penstock.terminal.instance.Instance.engines", lambda instance: {"main": ("", 0)})
     result = run("topic", "purge", "orders", input="n\n", code=1)
     assert "Delete 1,010 messages of topic orders?" in result.stderr
     assert asked == [{"topic": "orders"}]
@@ -402,7 +402,7 @@ def test_an_applications_quotas_are_set_and_shown_with_their_use(run, monkeypatc
     shown = json.loads(run("app", "show", "shop", "-o", "json").stdout)
     assert [shown[name] for name in ("groups_max", "groups_created")] == [50, None]  # no engine runs
     answers = {"main": {"groups": 3, "family_topics": 0}, "two": {"groups": 7, "family_topics": 0}}
-    monkeypatch.setattr("penstock.commands.engines.ask_all", lambda instance, verb, **options: answers)
+    monkeypatch.setattr("penstock.terminal.engines.ask_all", lambda instance, verb, **options: answers)
     shown = json.loads(run("app", "show", "shop", "-o", "json").stdout)
     assert [shown[name] for name in ("groups_created", "family_topics_max", "family_topics_created")] == [7, 0, 0]
 

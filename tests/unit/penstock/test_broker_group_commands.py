@@ -46,7 +46,7 @@ def engines(monkeypatch):
             return {"topics": [{"name": name} for name in found.topics.get(self.address, [])]}
 
     monkeypatch.setattr("penstock.commands.broker_group.AdminClient", FakeAdminClient)
-    monkeypatch.setattr("penstock.commands.instance.AdminClient", FakeAdminClient)
+    monkeypatch.setattr("penstock.terminal.instance.AdminClient", FakeAdminClient)
     accepted = "penstock.commands.broker_group.CommandLink"
     monkeypatch.setattr(accepted, lambda name, address, key, timeout_s: FakeAdminClient(address, key, timeout_s))
     return found

@@ -7,9 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.__main__ import cli
-from penstock.commands import contexts
-from penstock.commands.contexts import ConnectionContext, ContextFile, choose_place
-from penstock.commands.exits import CommandError
+from penstock.terminal import contexts
+from penstock.terminal.contexts import ConnectionContext, ContextFile, choose_place
+from penstock.terminal.exits import CommandError
 
 VARIABLES = (contexts.CONTEXT_VARIABLE, contexts.DATA_VARIABLE, contexts.CONFIG_VARIABLE)
 

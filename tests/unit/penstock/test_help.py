@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.__main__ import COMMANDS, cli
-from penstock.commands.suggestions import did_you_mean
+from penstock.terminal.suggestions import did_you_mean
 from penstock.up.lock import DirectoryLock
 
 

@@ -7,9 +7,9 @@ from click.testing import CliRunner
 
 from common.config import open_store
 from penstock.__main__ import cli
-from penstock.commands.exits import CommandError
-from penstock.commands.identity import OPERATOR, choose
-from penstock.commands.instance import Instance
+from penstock.terminal.exits import CommandError
+from penstock.terminal.identity import OPERATOR, choose
+from penstock.terminal.instance import Instance
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ import pytest
 
 from common.contract import Message
 from penstock.commands import send_source
-from penstock.commands.exits import CommandError
-from penstock.commands.figures import duration, rate, size
-from penstock.commands.message_lines import LINES, ShownMessage, parse_format
 from penstock.commands.send_source import MESSAGES_MAX, MessagePattern, SendPace, batches, of_lines, one_body, repeated
-from penstock.commands.times import DurationType
+from penstock.terminal.exits import CommandError
+from penstock.terminal.figures import duration, rate, size
+from penstock.terminal.message_lines import LINES, ShownMessage, parse_format
+from penstock.terminal.times import DurationType
 
 SHOWN = ShownMessage(
     Message(topic="orders", body="zwölf".encode(), key="k", tag="new", properties={"a": "1", "b": "2"}),

@@ -6,9 +6,9 @@ from contextlib import suppress
 from types import SimpleNamespace
 
 from common.contract import Code, Delivery, Message, PullResponse
-from penstock.commands.interrupts import noted_interrupts
-from penstock.commands.message_lines import line_of
 from penstock.commands.pull import Puller
+from penstock.terminal.interrupts import noted_interrupts
+from penstock.terminal.message_lines import line_of
 
 MISSING = 'topic "refunds": not defined'
 

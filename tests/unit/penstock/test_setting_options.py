@@ -2,7 +2,7 @@
 
 import time
 
-from penstock.commands.setting_options import StartType
+from penstock.terminal.setting_options import StartType
 
 
 def test_latest_is_the_moment_of_the_command_and_earliest_has_no_time():

@@ -6,8 +6,8 @@ import pytest
 
 from common.contract import Code
 from engine.link import layout
-from penstock.commands.exits import NOT_FOUND, CommandError
 from penstock.commands.timer import known_pages
+from penstock.terminal.exits import NOT_FOUND, CommandError
 
 
 class Engine:

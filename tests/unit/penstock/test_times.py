@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from penstock.commands.times import TIME_RULE, parse_time
+from penstock.terminal.times import TIME_RULE, parse_time
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from common.config.errors import InvalidDefinition
 from common.config.gate_settings import GateSettings
 from common.config.setting import GROWS, Changes, Option, Setting, described, setting, table_of
 from common.config.values import WholeNumber
-from penstock.commands.setting_options import settings_options
+from penstock.terminal.setting_options import settings_options
 
 DEFINITIONS = (TopicDefinition, GroupDefinition, ApplicationDefinition, KafkaClusterDefinition, GateSettings)
 SETTINGS = [each for definition in DEFINITIONS for each in table_of(definition).values()]

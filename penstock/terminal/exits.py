@@ -15,8 +15,8 @@ from common.contract import Code
 from common.errors import PenstockError
 from common.filter.errors import FilterError
 from common.quoting import escaped
-from penstock.commands.pipes import silence_stdout
-from penstock.commands.suggestions import SuggestingGroup, with_hint
+from penstock.terminal.pipes import silence_stdout
+from penstock.terminal.suggestions import SuggestingGroup, with_hint
 
 FAILED, USAGE, NOT_FOUND, CONFLICT, UNAVAILABLE = 1, 2, 3, 4, 5
 

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 from common.config import files
-from penstock.commands.exits import NOT_FOUND, USAGE, CommandError
-from penstock.commands.suggestions import did_you_mean
+from penstock.terminal.exits import NOT_FOUND, USAGE, CommandError
+from penstock.terminal.suggestions import did_you_mean
 
 CONTEXT_VARIABLE, DATA_VARIABLE, CONFIG_VARIABLE = "PENSTOCK_CONTEXT", "PENSTOCK_DATA", "PENSTOCK_CONFIG"
 HERE = "./.penstock"

@@ -2,8 +2,8 @@
 
 import os
 
-from penstock.commands.contexts import choose_place
-from penstock.commands.exits import CommandError
+from penstock.terminal.contexts import choose_place
+from penstock.terminal.exits import CommandError
 from penstock.up.files import read_running
 
 

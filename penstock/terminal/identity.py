@@ -25,8 +25,8 @@ from common.admin.applications import NewKey
 from common.config import files
 from common.contract import Credential
 from common.credential import WINDOW_MS, mint
-from penstock.commands.exits import USAGE, CommandError
-from penstock.commands.instance import Instance, administration
+from penstock.terminal.exits import USAGE, CommandError
+from penstock.terminal.instance import Instance, administration
 
 OPERATOR = "penstock-cli"
 SECRET_VARIABLE = "PENSTOCK_SECRET"

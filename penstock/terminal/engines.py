@@ -11,9 +11,9 @@ from common.errors import PenstockError
 from engine.client.admin import AdminClient, AdminError
 from engine.client.joined import JoinedLink
 from engine.link.errors import LinkError
-from penstock.commands.exits import UNAVAILABLE, CommandError, code_for_contract
-from penstock.commands.instance import Instance
-from penstock.commands.suggestions import did_you_mean
+from penstock.terminal.exits import UNAVAILABLE, CommandError, code_for_contract
+from penstock.terminal.instance import Instance
+from penstock.terminal.suggestions import did_you_mean
 
 NAMES_MAX = 2_000
 UNKNOWN_TOPIC = re.compile(r"topic=(\S+): ")

@@ -9,8 +9,8 @@ from common.config import open_store
 from common.config.errors import ConfigError, EntryNotFound
 from common.config.store import ConfigStore
 from common.errors import PenstockError
-from penstock.commands.exits import CommandError
-from penstock.commands.suggestions import did_you_mean
+from penstock.terminal.exits import CommandError
+from penstock.terminal.suggestions import did_you_mean
 
 NAMES_MAX = 2_000
 """Of those that begin with the same letter; with more of them the closest may be missed, and the answer stays fast."""

@@ -14,7 +14,7 @@ from common.config.text_values import TextValue
 from common.config.values import AnyOf, ListType, OneOf, ValueType, WholeNumber
 from common.filter.expression import read_filter
 from common.retry import parse_retry_text
-from penstock.commands.times import parse_time
+from penstock.terminal.times import parse_time
 
 LIST_NOTE = "repeatable, replaces the list; an empty value clears it"
 FILTERS_NOTE = "repeatable, replaces the list; an empty FILTER is none"

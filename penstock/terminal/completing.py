@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from common.config import open_store
-from penstock.commands.contexts import choose_place, load
+from penstock.terminal.contexts import choose_place, load
 from penstock.up.files import read_running
 
 ANSWER_S_MAX = 1.0

@@ -25,9 +25,9 @@ from common.placement import NONE_PLACED, PlacedTopics
 from common.secret_file import secret_fault
 from engine.client.admin import AdminClient, AdminError
 from engine.link.errors import LinkError
-from penstock.commands import completing, discovery, name_hints
-from penstock.commands.contexts import ChosenPlace, ConnectionContext, choose_place
-from penstock.commands.exits import UNAVAILABLE, USAGE, CommandError
+from penstock.terminal import completing, discovery, name_hints
+from penstock.terminal.contexts import ChosenPlace, ConnectionContext, choose_place
+from penstock.terminal.exits import UNAVAILABLE, USAGE, CommandError
 from penstock.up.directory import ADMIN_KEY, CLUSTER_KEY, CONTROLLER_KEY, SECRETS_KEY
 from penstock.up.files import read_running
 

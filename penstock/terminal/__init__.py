@@ -1,0 +1,1 @@
+"""Parts that commands share: their instance, options, output, errors, completion and questions."""
