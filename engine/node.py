@@ -30,12 +30,12 @@ from engine.link.errors import LinkError
 from engine.log import Log
 from engine.ops.admin import Admin
 from engine.ops.append import Append
+from engine.ops.backlog import BacklogBreakers
 from engine.ops.claims import Claims
 from engine.ops.confirmed_times import ConfirmedTimes
 from engine.ops.copied import CopiedOps
 from engine.ops.errors import RequestError
 from engine.ops.handshake import Handshake
-from engine.ops.lag import LagBreakers
 from engine.ops.lane_links import LaneLinks
 from engine.ops.lookup import LookUps
 from engine.ops.output_hold import OutputHold
@@ -188,7 +188,7 @@ class Node:
         self.pulls = PullMessages(self.delivery, host.clock, self.waiting)
         uses = self.delivery.creations.topic_uses
         self.reads = PositionReads(store, host.clock, self.waiting, uses, config.far_bytes)
-        self.lag_breakers = LagBreakers(store, self.delivery, host.clock)
+        self.backlog_breakers = BacklogBreakers(store, self.delivery, host.clock)
         self.look_ups = LookUps(store, self.waiting, host.in_loop)
         self._handlers = self._all = self._all_handlers(host)
         self._begin(now_ms)
@@ -238,7 +238,7 @@ class Node:
             layout.LOOK_UP_ID: self.look_ups.by_id,
             layout.LOOK_UP_KEY: self.look_ups.by_key,
             layout.LEASE: QuotaLending(clock).handle,
-            layout.DEPTH: self.lag_breakers.handle,
+            layout.BACKLOG: self.backlog_breakers.handle,
             **(self._replicas.handlers() if self._replicas is not None else {}),
         }
 

@@ -97,7 +97,7 @@ class Report:
             f"Made {utc(self.made_ms)}. Digest {plan.digest}, recipe {plan.recipe}, Kafka cluster {plan.cluster}. "
             f"Step: {entry.state.step}.", "",
             "```yaml", plan.text.rstrip(), "```", "", "## Topics", "",
-            *table(list(self.topics), ("topic", "home", "kafka_end", "copied", "behind", "behind_out", "told")), "",
+            *table(list(self.topics), ("topic", "home", "kafka_end", "copied", "behind", "behind_out", "notes")), "",
             "## Comparison", "", *self._comparison(), "", "## Cuts", "", *self._cuts(), "", "## Time line", "",
         ]  # fmt: skip
         if courses(entry.history):

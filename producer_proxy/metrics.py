@@ -62,7 +62,7 @@ class SendMetrics:
             "penstock_producer_limits_processes", "living producer proxies", value=self._admission.leases.live
         )
         yield GaugeMetricFamily(
-            "penstock_producer_backlogged_topics", "topics refused as backlogged", value=self._admission.lags.open
+            "penstock_producer_backlogged_topics", "topics refused as backlogged", value=self._admission.backlogs.open
         )
         calls = CounterMetricFamily("penstock_producer_calls", "calls answered", labels=["path"])
         calls.add_metric(["slow"], self._service.answered)

@@ -25,9 +25,9 @@ from engine.client.append import Destinations
 from engine.client.brokers import Brokers
 from engine.client.durability import CLASSES
 from producer_proxy.admission.admission import SendAdmission
+from producer_proxy.admission.backlog import TopicBacklogs
 from producer_proxy.admission.engine_queries import EngineQueries
 from producer_proxy.admission.fences import Fences
-from producer_proxy.admission.lag import TopicLags
 from producer_proxy.buffer.buffering import Buffering
 from producer_proxy.hot.native import Front, HotConnection
 from producer_proxy.journal.copied import CopiedReport
@@ -73,7 +73,7 @@ class ProducerProxy:
         brokers.on_change(self._known.clear)
         brokers.on_unknown_id(self._known.discard_id)
         self.buffering = buffering or Buffering({})
-        self.buffer = self.buffering.over(view, self._on_backlog, self._on_suspicion)
+        self.buffer = self.buffering.over(view, self._on_diverted, self._on_suspicion)
         self.admission = self._make_admission()
         engine_topics = EngineTopics(view, brokers, self._known, self.buffer, self.admission.fit)
         self._kafka_topics = self._make_kafka_topics(kafka)
@@ -119,8 +119,8 @@ class ProducerProxy:
 
     def _make_admission(self) -> SendAdmission:
         queries = EngineQueries(self.brokers, self._known)
-        lags = TopicLags(queries.lags, self._is_at_engine, self._on_lag)
-        return SendAdmission(self._view, queries.lend, lambda: self.brokers.queue_limits, lags)
+        backlogs = TopicBacklogs(queries.backlogs, self._is_at_engine, self._on_backlog)
+        return SendAdmission(self._view, queries.lend, lambda: self.brokers.queue_limits, backlogs)
 
     def _make_kafka_topics(self, kafka: KafkaHomes | None) -> KafkaHotTopics:
         made = KafkaHotTopics(self._view, self._known, self.buffer, self.admission.fit)
@@ -193,13 +193,13 @@ class ProducerProxy:
         destination = self._known.get(topic.encode())
         return destination is not None and destination.lane is None
 
-    def _on_lag(self, topic: str) -> None:
-        """Called when the topic's lag breaker has opened or closed."""
+    def _on_backlog(self, topic: str) -> None:
+        """Called when the topic's backlog breaker has opened or closed."""
         destination, definition = self._known.get(topic.encode()), self._view.topic(topic)
         if destination is not None and definition is not None:
             self.admission.fit(destination, definition)
 
-    def _on_backlog(self, topic: str, diverted: bool) -> None:
+    def _on_diverted(self, topic: str, diverted: bool) -> None:
         """Called when the topic gets its first entry in the buffer, or loses its last."""
         destination = self._known.get(topic.encode())
         if destination is not None:

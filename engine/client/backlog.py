@@ -6,7 +6,7 @@ from typing import NamedTuple
 from engine.client.admin import AdminError
 from engine.client.copied import CopyLink
 from engine.link.codes import OK
-from engine.link.operations import DEPTH
+from engine.link.operations import BACKLOG
 
 
 class QueueBacklog(NamedTuple):
@@ -21,7 +21,7 @@ def backlogs(link: CopyLink, topic: str, group: str) -> list[QueueBacklog]:
 
     Empty while the engine does not have the topic. Raises AdminError, OSError, LinkError.
     """
-    code, answer = link.call(DEPTH, json.dumps({"topics": [], "lags": {"topic": topic, "group": group}}).encode())
+    code, answer = link.call(BACKLOG, json.dumps({"topics": [], "lags": {"topic": topic, "group": group}}).encode())
     if code != OK:
         raise AdminError(code, answer.decode("utf-8", "replace"))
     found = json.loads(answer).get("lags")

@@ -17,8 +17,8 @@ from engine.client.rpc import LOST, Callback, RpcClient, call_over
 from engine.link.codes import AT_SLAVE, NOT_MASTER, TIMEOUT, UNAVAILABLE
 from engine.link.errors import LinkDown, PayloadError
 from engine.link.operations import (
+    BACKLOG,
     CLAIM,
-    DEPTH,
     LEASE,
     LOOK_UP_ID,
     LOOK_UP_KEY,
@@ -35,7 +35,7 @@ from engine.link.timer import encode_add_again
 
 TRIES_MAX = 10
 """Brokers that one request is sent to, one after the other."""
-REPEATABLE = {TOPIC, PULL, READ, LOOK_UP_ID, LOOK_UP_KEY, DEPTH, LEASE, TIMER_LIST, TIMER_ADD_AGAIN, CLAIM}
+REPEATABLE = {TOPIC, PULL, READ, LOOK_UP_ID, LOOK_UP_KEY, BACKLOG, LEASE, TIMER_LIST, TIMER_ADD_AGAIN, CLAIM}
 """Operations that may be executed twice. What a lost PULL leased comes again when its lease ends. A second CLAIM finds the
 first one, with its queue."""
 

@@ -24,8 +24,8 @@ REPLY, FORWARD, LISTEN, FORWARDED, OUTCOME = 45, 46, 47, 48, 49
 """Request-reply: docs/design/0013-request-reply.md."""
 
 LOOK_UP_ID, LOOK_UP_KEY = 50, 51
-LEASE, DEPTH = 60, 61
-"""Quota slices of cluster-wide limits, and queues at their depth limit: docs/design/0014-limits.md."""
+LEASE, BACKLOG = 60, 61
+"""Quota slices of cluster-wide limits, and backlogs of topics: docs/design/0014-limits.md."""
 
 FOLLOW, SEGMENT, BYTES, STORED, FETCH, SYNC = 70, 71, 72, 73, 74, 75
 """Replication of the log, with the role `replica`: docs/design/0030-replication.md."""

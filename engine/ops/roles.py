@@ -17,7 +17,7 @@ _OF_CLIENTS = frozenset(
     {
         op.APPEND, op.RESEND, op.TOPIC, op.CLAIM, op.COPY, op.SOURCE_STATE, op.SOURCE_ACCEPT, op.PULL, op.READ, op.WINDOW,
         op.CANCEL, op.TIMER_ADD, op.TIMER_ADD_AGAIN, op.TIMER_CANCEL, op.TIMER_LIST, op.LISTEN, op.REPLY, op.FORWARDED,
-        op.OUTCOME, op.LOOK_UP_ID, op.LOOK_UP_KEY, op.LEASE, op.DEPTH,
+        op.OUTCOME, op.LOOK_UP_ID, op.LOOK_UP_KEY, op.LEASE, op.BACKLOG,
     }
 )  # fmt: skip
 

@@ -15,7 +15,7 @@ penstock_engine_passed_over_total | messages | messages that groups' filters ski
 penstock_engine_dead_letters_total | messages | rising: consumers cannot cope; `penstock group dead-letters list` says why
 penstock_engine_stale_receipts_total | ranges | rising: the same; a jump: a client forges receipts
 penstock_engine_backlogged_topics | now, of the topics that proxies ask about | above 0: required groups are too slow; the log names them
-penstock_engine_backlogs_total | openings of lag breakers | many: a bound is near the usual lag of a group
+penstock_engine_backlogs_total | openings of backlog breakers | many: a bound is near the usual lag of a group
 penstock_engine_expired_requests_total | requests, answered ones too | many: consumers are slower than the callers' deadlines
 penstock_engine_forwarded_replies_total | replies | –
 penstock_engine_forgotten_groups_total | groups | names that clients make up; `--expire-days` rules it
@@ -147,7 +147,7 @@ class EngineMetrics:
             "lost_turns": (node.groups.lost_turns.found, "Queues of groups that had messages and were not looked at."),
             "forgotten_groups": (node.groups.expired, "Forgotten groups: without a definition, and not used."),
             "forgotten_topics": (node.topics.expired, "Forgotten topics: of families, empty, and not used."),
-            "backlogs": (node.lag_breakers.opened, "Times that a topic became backlogged."),
+            "backlogs": (node.backlog_breakers.opened, "Times that a topic became backlogged."),
             "expired_requests": (exchange.requests.expired, "Requests not delivered, since their deadline had passed."),
             "forbidden_requests": (node.handshake.keys.forbidden, FORBIDDEN),
             "forwarded_replies": (exchange.forwarded, "Replies forwarded to the waiting proxies."),
@@ -170,7 +170,7 @@ class EngineMetrics:
             "clock_ahead_seconds": (retention.clock_ahead_ms / 1000, "Step of the wall clock that does not count yet."),
             "ids": (ids.count, "Ids that sends are checked against."),
             "id_bytes": (ids.size_bytes, "Memory of these ids."),
-            "backlogged_topics": (self._node.lag_breakers.open, "Topics whose required group lags too far."),
+            "backlogged_topics": (self._node.backlog_breakers.open, "Topics whose required group lags too far."),
             "name_files_waiting": (store.look_up.maker.waiting, "Look-up files still to be made."),
             "parked_pulls": (self._node.delivery.parked, "Pulls that wait for messages."),
             "link_connections": (len(self._server.connections), "Open link connections."),

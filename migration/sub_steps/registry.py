@@ -9,7 +9,7 @@ from migration.sub_steps import (
     copying,
     dual_reading,
     dual_writing,
-    errors,
+    error_rate,
     fencing,
     kafka_topics,
     leftovers,
@@ -18,11 +18,11 @@ from migration.sub_steps.sub_step import SubStep, leaving, shown
 
 SUB_STEPS: Mapping[str, SubStep] = {
     **configuring.SUB_STEPS, **copying.SUB_STEPS, **fencing.SUB_STEPS, **dual_writing.SUB_STEPS,
-    **dual_reading.SUB_STEPS, **leftovers.SUB_STEPS, **errors.SUB_STEPS, **kafka_topics.SUB_STEPS,
+    **dual_reading.SUB_STEPS, **leftovers.SUB_STEPS, **error_rate.SUB_STEPS, **kafka_topics.SUB_STEPS,
 }  # fmt: skip
 GATES = (
     copying.LAG, configuring.SOAK, configuring.LATE, kafka_topics.SOURCE, *dual_writing.GATES, dual_reading.UNREAD, dual_reading.GROUPS,
-    *leftovers.GATES, errors.ERROR_RATE,
+    *leftovers.GATES, error_rate.ERROR_RATE,
 )  # fmt: skip
 """Gates that an operator may accept."""
 

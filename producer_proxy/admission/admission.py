@@ -1,4 +1,4 @@
-"""Admission of sends as one object: limits of the configuration as meters, switches of operators, lag breakers."""
+"""Admission of sends as one object: limits of the configuration as meters, switches of operators, backlog breakers."""
 
 import os
 import time
@@ -12,7 +12,7 @@ from common.limits import Meter, QueueLimit
 from common.limits.quota_slices import Answer, QuotaSlices
 from common.limits.retry_slot import RetrySlot
 from common.wire.calls import HAS_DELAY, HAS_DELIVER_AT, HAS_REPLY_TO, Message
-from producer_proxy.admission.lag import TopicLags
+from producer_proxy.admission.backlog import TopicBacklogs
 from producer_proxy.admission.rate_limits import RateLimitAdmission
 from producer_proxy.admission.rules import has_rules
 
@@ -41,20 +41,20 @@ class FittedDestination(Protocol):
 
 
 class SendAdmission:
-    """Rate limits, operators' switches and lag breakers of one proxy.
+    """Rate limits, operators' switches and backlog breakers of one proxy.
 
     Args:
         view: the configuration.
         ask: sends a request to the lender of cluster-wide limits; see QuotaSlices.
         queues: returns the current QueueLimits of the targets.
-        lags: the lag breakers.
+        backlogs: the backlog breakers.
     """
 
     def __init__(
         self, view: AdmissionView, ask: Callable[[bytes, Answer], object], queues: Callable[[], list[QueueLimit]],
-        lags: TopicLags,
+        backlogs: TopicBacklogs,
     ) -> None:  # fmt: skip
-        self._view, self._queues, self.lags = view, queues, lags
+        self._view, self._queues, self.backlogs = view, queues, backlogs
         self.leases = QuotaSlices("producer_proxy", os.urandom(8).hex(), ask, time.monotonic)
         self.own: Meter | None = None
         self.settings = GateSettings()
@@ -68,7 +68,7 @@ class SendAdmission:
         self.settings = GateSettings.of(self._view)
         for queue in self._queues():
             queue.queue_s = self.settings.queue_ms / 1000
-        self.lags.follow(self._view.topic)
+        self.backlogs.follow(self._view.topic)
         own = (self.settings.rate_messages, self.settings.rate_bytes)
         self.own = (self.own or Meter()) if any(own) else None
         if self.own is not None:
@@ -78,8 +78,8 @@ class SendAdmission:
         """Set a destination's admission fields from its topic's definition."""
         destination.meter = self.topic(topic)
         destination.grade = GRADES.index(topic.grade)
-        self.lags.fit(topic)
-        is_off = topic.grade in self.settings.grades_off or self.lags.reason(topic.name) is not None
+        self.backlogs.fit(topic)
+        is_off = topic.grade in self.settings.grades_off or self.backlogs.reason(topic.name) is not None
         destination.is_doubled, destination.tap = (
             bool(topic.secondary),
             None,
@@ -90,7 +90,7 @@ class SendAdmission:
     def tick(self) -> None:
         """Ask the engine for quota slices and backlogged topics; called every TICK_S."""
         self.leases.tick()
-        self.lags.tick()
+        self.backlogs.tick()
 
     def topic(self, topic: TopicDefinition) -> Meter | None:
         """The limit of a topic; None: it has none."""

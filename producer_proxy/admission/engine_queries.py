@@ -11,13 +11,13 @@ from engine.client.append import Destinations
 from engine.client.brokers import Broker, Brokers
 from engine.client.router import ask_all
 from engine.link.codes import OK, UNAVAILABLE
-from engine.link.operations import DEPTH, LEASE
+from engine.link.operations import BACKLOG, LEASE
 
 SHARED_BOUNDS = ("messages", "bytes")
 
 
 class EngineQueries:
-    """Sends LEASE and DEPTH requests to the broker groups.
+    """Sends LEASE and BACKLOG requests to the broker groups.
 
     Args:
         known: the destinations; they hold the homes of each topic's queues.
@@ -30,14 +30,14 @@ class EngineQueries:
         """Send LEASE. The lender is the same for all proxies: the first broker group by name."""
         self._brokers.router.ask_lender(LEASE, payload, answer)
 
-    def lags(self, payload: bytes, answer: Answer) -> None:
-        """Send DEPTH. Each broker group is asked about its queues, with its share of the bounds.
+    def backlogs(self, payload: bytes, answer: Answer) -> None:
+        """Send BACKLOG. Each broker group is asked about its queues, with its share of the bounds.
 
         Messages are spread evenly, so the share is that of the queues. The first reason counts. Isolated groups are not
         asked, because they get no messages.
         """
         if self._brokers.only is not None:
-            return self._brokers.only.ask(DEPTH, payload, answer)
+            return self._brokers.only.ask(BACKLOG, payload, answer)
         topics = json.loads(payload)["topics"]
         usable = [broker for broker in self._brokers.listed if broker.breaker.share]
         parts = {broker: part for broker in usable if (part := self._part(broker.number, topics))}
@@ -51,7 +51,7 @@ class EngineQueries:
                     reasons[index] = reasons[index] or reason
             answer(OK if heard else UNAVAILABLE, json.dumps({"topics": reasons}).encode())
 
-        return ask_all(requests, DEPTH, joined)
+        return ask_all(requests, BACKLOG, joined)
 
     def _part(self, number: int, topics: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
         """The question for one group, by the topic's index in the whole question."""

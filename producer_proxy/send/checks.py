@@ -52,7 +52,7 @@ class MessageChecks:
             return pending.refuse(Code.TOO_LARGE, sentence)
         if off := self._admission.grade_off(definition):
             return pending.refuse(Code.OVERLOADED, off, OFF_RETRY_AFTER_MS)
-        if not message.operation and (behind := self._admission.lags.reason(message.topic)):
+        if not message.operation and (behind := self._admission.backlogs.reason(message.topic)):
             return pending.refuse(Code.BACKLOGGED, behind, BACKLOG_RETRY_AFTER_MS)
         target = self._topics.targets.of(definition)
         if unfit := _missing_feature(message, target, is_request) or target.objection(message, durability):

@@ -1,4 +1,4 @@
-"""The depth breaker with real processes: a required group lags, sends are refused, it catches up; also over a kill of the engine."""
+"""The backlog breaker with real processes: a required group lags, sends are refused, it catches up; also over a kill of the engine."""
 
 import pytest
 

@@ -117,7 +117,7 @@ class FakeBroker:
             return 0, json.dumps(
                 {"ids": [[0, queue, None] for _, _, _, queue, _ in json.loads(payload)["ids"]]}
             ).encode()
-        if op in (layout.LEASE, layout.DEPTH):
+        if op in (layout.LEASE, layout.BACKLOG):
             return layout.UNAVAILABLE, b"this broker lends nothing and knows no lag"
         assert op == layout.APPEND
         return self._append(payload)

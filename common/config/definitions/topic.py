@@ -21,7 +21,7 @@ from common.config.text_values import ENGINE_HOME, HomeOfTopic, OffsetList, Seco
 from common.config.values import NameList, OneOf, TextList, WholeNumber
 from common.dead_letters import PREFIX_RULE, is_dead_letter_topic
 from common.ids import ID_WINDOW_MS_MAX
-from common.limits.depth import Bounds
+from common.limits.backlog import Bounds
 from common.placement import GROUPS_MAX, QueueRange, Ranges
 from common.quoting import listed
 from common.shared_reads import PREFIX_RULE as HIDDEN_RULE
@@ -304,7 +304,7 @@ class TopicDefinition(Definition):
         return Bounds(self.backlog_messages, self.backlog_bytes, self.backlog_age_ms)
 
     @property
-    def has_depth_breaker(self) -> bool:
+    def has_backlog_breaker(self) -> bool:
         return bool(self.required_groups) and self.backlog_bounds != Bounds()
 
 

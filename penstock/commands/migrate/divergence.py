@@ -10,7 +10,7 @@ from penstock.terminal.output import is_for_scripts, output_option, show_one, sh
 from producer_proxy.journal.divergence import Divergence, divergence
 from producer_proxy.journal.missed import ALL_QUEUES
 
-COLUMNS = ("topic", "queue", "what", "messages", "told")
+COLUMNS = ("topic", "queue", "what", "messages", "notes")
 IDS_SHOWN_MAX = 3
 
 
@@ -30,7 +30,7 @@ def command(directory: Path, stopped: bool, output: str) -> None:
     elif found.is_empty:
         show_one({"journal": str(directory), "divergence": "none"}, output)
     else:
-        show_rows([{**each, "told": _shortened(each)} for each in rows], COLUMNS, output)
+        show_rows([{**each, "notes": _shortened(each)} for each in rows], COLUMNS, output)
 
 
 def _rows(found: Divergence) -> list[dict[str, Any]]:
@@ -39,23 +39,23 @@ def _rows(found: Divergence) -> list[dict[str, Any]]:
         for each in found.queues
     ]
     rows += [
-        {"topic": each.topic, "queue": None, "what": "refused", "messages": 1, "ids": (each.id,), "told": each.reason}
+        {"topic": each.topic, "queue": None, "what": "refused", "messages": 1, "ids": (each.id,), "notes": each.reason}
         for each in found.refused
     ]
     rows += [
         {
             "topic": each.topic, "queue": None if each.queue == ALL_QUEUES else each.queue, "what": "compare",
             "messages": each.messages, "from_ms": each.from_ms, "to_ms": each.to_ms, "first": each.first,
-            "last": each.last, "told": each.reason,
+            "last": each.last, "notes": each.reason,
         }
         for each in found.ranges
     ]  # fmt: skip
     if found.damaged:
-        rows.append({"topic": "*", "queue": None, "what": "damaged", "messages": found.damaged, "told": "compare"})
+        rows.append({"topic": "*", "queue": None, "what": "damaged", "messages": found.damaged, "notes": "compare"})
     return rows
 
 
 def _shortened(row: dict[str, Any]) -> str:
-    ids, told = row.get("ids", ()), row.get("told", "")
+    ids, told = row.get("ids", ()), row.get("notes", "")
     more = [f"and {len(ids) - IDS_SHOWN_MAX:,} more"] if len(ids) > IDS_SHOWN_MAX else []
     return ": ".join(each for each in (", ".join([*ids[:IDS_SHOWN_MAX], *more]), told) if each)

@@ -15,7 +15,7 @@ from penstock.terminal.exits import Command
 from penstock.terminal.instance import Instance, administration, instance_options
 from penstock.terminal.output import is_for_scripts, output_option, show_one, show_rows
 
-TOPIC_COLUMNS = ("name", "partitions", "min_isr", "cleanup", "retention_h", "records", "can_move", "told")
+TOPIC_COLUMNS = ("name", "partitions", "min_isr", "cleanup", "retention_h", "records", "can_move", "notes")
 GROUP_COLUMNS = ("name", "state", "topics", "lag")
 SAMPLED_PARTITIONS_MAX = 1_000
 
@@ -54,16 +54,16 @@ def command(
         return
     rows = [_row(each) for each in found]
     if not is_for_scripts(output):
-        rows = [{**each, "told": "; ".join(each["told"])} for each in rows]
+        rows = [{**each, "notes": "; ".join(each["notes"])} for each in rows]
     show_rows(rows, TOPIC_COLUMNS, output)
 
 
 def _row(topic: FoundTopic) -> dict[str, Any]:
-    against, told = objections(topic), notes(topic)
+    against, noted = objections(topic), notes(topic)
     hours = None if topic.retention_ms < 0 else round(topic.retention_ms / 3_600_000, 1)
     row = {**dataclasses.asdict(topic), "min_isr": topic.in_sync_min, "retention_h": hours}
     del row["in_sync_min"], row["groups"]
-    return {**row, "can_move": "no" if against else "yes", "told": [*against, *told]}
+    return {**row, "can_move": "no" if against else "yes", "notes": [*against, *noted]}
 
 
 def _samples(kafka: OpenedKafka, found: list[FoundTopic], count: int) -> dict[str, TopicSample]:

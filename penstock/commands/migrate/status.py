@@ -13,7 +13,7 @@ from migration.plan import DOUBLE_WRITE
 from migration.reconcile.plan_check import DIFFERENCES
 from migration.reconcile.plan_check import KIND as CHECK_KIND
 from migration.run import CourseRun
-from migration.sub_steps.errors import rate_of, told
+from migration.sub_steps.error_rate import rate_of, told
 from migration.sub_steps.sub_step import SHOWN_MAX
 from penstock.commands.migrate.work import ago, behind_in, deployment_of, total_behind
 from penstock.terminal.exits import Command, CommandError
@@ -23,10 +23,10 @@ from penstock.terminal.output import is_for_scripts, output_option, show_one, sh
 PLAN_COLUMNS = ("plan", "step", "course", "sub_step", "since", "topics", "operator")
 DUAL_COLUMNS = (
     "topic", "home", "secondary", "fenced", "copied", "behind", "kafka_end", "engine_end", "kafka_got", "engine_got",
-    "told",
+    "notes",
 )  # fmt: skip
 DIVERGENCE_COLUMNS = ("topic", "queue", "waiting", "first_ids", "journal")
-TOPIC_COLUMNS = ("topic", "home", "fenced", "kafka_end", "copied", "behind", "open_transactions", "behind_out", "told")
+TOPIC_COLUMNS = ("topic", "home", "fenced", "kafka_end", "copied", "behind", "open_transactions", "behind_out", "notes")
 
 
 @click.command(cls=Command, name="status")
@@ -84,11 +84,11 @@ def _show(instance: Instance, admin: Administrator, plans: PlanStore, entry: Pla
     is_dual = entry.plan.recipe == DOUBLE_WRITE
     if is_dual:
         row["one_side_only"] = sum(each.messages for each in facts.waiting)
-        row["told"] = [*facts.unjournaled, *facts.doubts]
+        row["notes"] = [*facts.unjournaled, *facts.doubts]
     if is_for_scripts(output):
         show_one({**row, "topic_rows": topics, "divergence": [each._asdict() for each in facts.waiting]}, output)
         return
-    show_one({**row, "told": "; ".join(row["told"])} if is_dual else row, output)
+    show_one({**row, "notes": "; ".join(row["notes"])} if is_dual else row, output)
     click.echo()
     show_rows(topics, DUAL_COLUMNS if is_dual else TOPIC_COLUMNS, output)
     if rows := [each for waiting in facts.waiting for each in divergence_rows(waiting)]:
@@ -161,7 +161,7 @@ def _topic_row(name: str, topic: TopicFacts) -> dict[str, Any]:
         "kafka_got": sum(kafka for kafka, _ in topic.written) if topic.written else None,
         "engine_got": sum(engine for _, engine in topic.written) if topic.written else None,
         "open_transactions": sum(end - first for _, first, end in topic.open_transactions), "behind_out": topic.behind_out,
-        "told": [
+        "notes": [
             *topic.standstills, *filter(None, [topic.tail, topic.shape]), *topic.faults, *late,
             *(_group_sentence(each, topic) for each in topic.groups),
         ],

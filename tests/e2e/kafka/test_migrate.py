@@ -178,8 +178,8 @@ def move(tmp_path_factory):
 def test_the_inventory_lists_topics_and_what_stands_against_their_move(move):
     rows = {each["name"]: each for each in move.told("inventory", "main", "--sample", "5")}
     assert {name: rows[name]["partitions"] for name in PARTITIONS} == PARTITIONS
-    assert any("cleanup.policy is compact" in each for each in rows["state"]["told"])
-    assert any("--accept lone-replica" in each for each in rows["orders"]["told"])
+    assert any("cleanup.policy is compact" in each for each in rows["state"]["notes"])
+    assert any("--accept lone-replica" in each for each in rows["orders"]["notes"])
     assert 'kafka "other": not found' in move.migrate("inventory", "other", code=3)
 
 

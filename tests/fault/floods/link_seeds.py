@@ -42,12 +42,12 @@ def of_proxies(topic: str) -> list[bytes]:
         "limits": [{"key": "app:shop", "total": 10, "demand": 1}],
         "live": ["p"],
     }
-    depth = {"topics": [{"name": topic, "groups": ["g"], "messages": 10, "bytes": 0, "age_ms": 0}]}
+    backlog = {"topics": [{"name": topic, "groups": ["g"], "messages": 10, "bytes": 0, "age_ms": 0}]}
     asked = {
         op.APPEND: append, op.RESEND: encode_resend(4096, append), op.TOPIC: encode_topics([(topic, 1)]),
         op.PULL: encode_pull("g", [(topic, 1)], max_messages=3, invisible_ms=1_000), op.WINDOW: bytes(8),
         op.READ: ReadQuestion([ReadPosition(topic, 0, 0)], 3).encode(), op.LEASE: json.dumps(quota).encode(),
-        op.DEPTH: json.dumps(depth).encode(), op.CLAIM: encode_claims(MEMORY, [Claim(topic, 1, "id", 0, 1_000)]),
+        op.BACKLOG: json.dumps(backlog).encode(), op.CLAIM: encode_claims(MEMORY, [Claim(topic, 1, "id", 0, 1_000)]),
         op.LOOK_UP_ID: encode_look_up(0, 3, None, topic=topic, id="x"),
         op.LOOK_UP_KEY: encode_look_up(0, 3, None, topic=topic, key="x"),
         op.TIMER_CANCEL: encode_cancel(MEMORY, topic, "id"), op.TIMER_LIST: encode_list(topic, 0, 10),

@@ -178,7 +178,7 @@ def test_a_change_in_kafka_is_refused_before_the_fence(outside, command, change,
     change(outside, name)
     assert told in outside.refused(name, command)
     if command != "start" and change is not compacted:
-        assert any(told in each for each in outside.status(name)["told"])
+        assert any(told in each for each in outside.status(name)["notes"])
 
 
 def test_an_open_transaction_is_refused_before_the_fence_and_the_cut_succeeds_after_it(outside):

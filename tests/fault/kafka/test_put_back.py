@@ -98,7 +98,7 @@ def test_a_kafka_that_was_put_back_while_the_bridge_was_stopped_stops_the_cut_un
     until(lambda: LOST_IN_KAFKA in side.notes(), "the standstill of the bridge", COPIED_S_MAX)
     assert LOST_IN_KAFKA in side.migrate("cut", TOPIC, "--accept", "source", code=4)
     assert LOST_IN_KAFKA in side.penstock.run("topic", "show", TOPIC)["copy"]
-    assert any(LOST_IN_KAFKA in each for each in side.row(TOPIC)["told"])
+    assert any(LOST_IN_KAFKA in each for each in side.row(TOPIC)["notes"])
     compared = side.migrate("verify", TOPIC, "--all", code=1)
     assert f"{LOST} ids differ" in compared and "the plan is not verified" in compared
     side.penstock.run("kafka", "accept", TOPIC, "--partition", "0", "--start", str(EARLIER), "--reason", "put back")

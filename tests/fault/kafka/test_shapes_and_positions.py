@@ -222,7 +222,7 @@ def test_partitions_that_are_added_while_a_mirror_soaks_are_followed_and_it_roll
     changing.add_partitions(topic, 4)
     until(lambda: changing.queues(topic) == 4, "four queues", FOLLOWED_S_MAX)
     sent += changing.send(topic, "own", 30)
-    assert changing.row(topic)["told"] == []
+    assert changing.row(topic)["notes"] == []
     changing.migrate("verify", topic, "--all")
     changing.way(topic, "rollback")
     changing.wait_same(topic, sent)
@@ -241,7 +241,7 @@ def test_partitions_that_are_added_while_proxies_write_to_both_sides_lose_and_do
     changing.migrate("verify", topic, "--all")
     changing.way(topic, "cut", "soak")
     changing.wait_same(topic, sent)
-    assert (changing.row(topic)["kafka_got"], changing.row(topic)["told"]) == (changing.row(topic)["engine_got"], [])
+    assert (changing.row(topic)["kafka_got"], changing.row(topic)["notes"]) == (changing.row(topic)["engine_got"], [])
     changing.add_partitions(topic, 6)
     sent += changing.send(topic, "engine", 20)
     changing.way(topic, "rollback")

@@ -49,7 +49,7 @@ def desk():
 
 
 def ask(asking, answer) -> None:
-    asking.lags(json.dumps({"topics": [QUESTION]}).encode(), answer)
+    asking.backlogs(json.dumps({"topics": [QUESTION]}).encode(), answer)
 
 
 def reasons(said):

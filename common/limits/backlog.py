@@ -1,6 +1,6 @@
-"""The depth breaker of a topic: open while its slowest required group is too far behind, with hysteresis. Pure.
+"""The backlog breaker of a topic: open while its slowest required group is too far behind, with hysteresis. Pure.
 
-It follows DeFiBus, but uses current depths and never moves an offset.
+It follows DeFiBus, but uses current backlogs and never moves an offset.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class Reason:
     bound: str
 
 
-class DepthBreaker:
+class BacklogBreaker:
     """
     Attributes:
         reason: of the last decision; None: the breaker is closed.

@@ -1,6 +1,6 @@
 """Lag breakers: topics whose required groups are too far behind, as the engine reports several times a second.
 
-Only topics that are in use and have a lag breaker are asked about.
+Only topics that are in use and have a backlog breaker are asked about.
 """
 
 import json
@@ -17,11 +17,11 @@ A question costs the engine some microseconds per queue.
 """
 
 
-class TopicLags:
+class TopicBacklogs:
     """Lag breakers of the topics in use.
 
     Args:
-        ask: called as (payload, answer) with a DEPTH request; see QuotaSlices.
+        ask: called as (payload, answer) with a BACKLOG request; see QuotaSlices.
         is_used: called as (name); whether the topic still has a destination.
         on_change: called with the name of a topic whose breaker has opened or closed.
 
@@ -45,7 +45,7 @@ class TopicLags:
 
     def fit(self, topic: TopicDefinition) -> None:
         """Watch a topic in use, under this definition."""
-        if topic.has_depth_breaker:
+        if topic.has_backlog_breaker:
             self._watched[topic.name] = topic
         else:
             self._forget(topic.name)

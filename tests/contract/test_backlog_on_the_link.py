@@ -1,4 +1,4 @@
-"""DEPTH over the link: how far required groups are behind, from both forms of the server and places, on a real log."""
+"""BACKLOG over the link: how far required groups are behind, from both forms of the server and places, on a real log."""
 
 import json
 import time
@@ -7,13 +7,13 @@ import pytest
 
 from engine.link import layout
 from engine.link.pull import encode_pull
-from engine.ops import lag
+from engine.ops import backlog
 from tests.contract.link_engine import Engine, ack
 
 
 @pytest.fixture(autouse=True)
 def every_question_is_looked_at(monkeypatch):
-    monkeypatch.setattr(lag, "FRESH_MS", 0)
+    monkeypatch.setattr(backlog, "FRESH_MS", 0)
 
 
 def asked(*topics, **bounds):
@@ -22,7 +22,7 @@ def asked(*topics, **bounds):
 
 
 def reasons(engine, *topics, **bounds):
-    code, payload = engine.ask(layout.DEPTH, asked(*topics, **bounds))
+    code, payload = engine.ask(layout.BACKLOG, asked(*topics, **bounds))
     assert code == 0, payload
     return json.loads(payload)["topics"]
 
@@ -73,7 +73,7 @@ def test_the_slowest_group_decides_and_one_that_never_pulled_is_behind_by_everyt
 def test_the_backlog_of_a_group_is_told_per_queue_with_what_is_only_leased(engine):
     def lags(topic, group):
         asked = {"topics": [], "lags": {"topic": topic, "group": group}}
-        code, payload = engine.ask(layout.DEPTH, json.dumps(asked).encode())
+        code, payload = engine.ask(layout.BACKLOG, json.dumps(asked).encode())
         assert code == 0, payload
         return json.loads(payload)["lags"]
 
@@ -137,7 +137,7 @@ def test_after_a_restart_the_kept_progress_counts_before_the_group_has_pulled_ag
 
 
 def test_a_verdict_is_found_anew_when_it_is_old_or_the_bounds_are_others(engine, monkeypatch):
-    monkeypatch.setattr(lag, "FRESH_MS", 60_000)
+    monkeypatch.setattr(backlog, "FRESH_MS", 60_000)
     topic = engine.topic()
     engine.store(topic, 5)
     assert reasons(engine, "orders", messages=6) == [None]
@@ -156,7 +156,7 @@ def test_a_verdict_is_found_anew_when_it_is_old_or_the_bounds_are_others(engine,
     ],
 )  # fmt: skip
 def test_a_question_that_makes_no_sense_is_invalid(engine, payload):
-    code, sentence = engine.ask(layout.DEPTH, payload)
+    code, sentence = engine.ask(layout.BACKLOG, payload)
     assert code == layout.INVALID
     assert sentence
     assert engine.ask(layout.PULL, encode_pull("g", [("orders", 1)]))[0] == 0, "the link goes on"

@@ -7,8 +7,8 @@ import pytest
 from common.config.definitions import TopicDefinition
 from common.contract import Code, Message
 from engine.link import layout
-from producer_proxy.admission import lag as depths_module
-from producer_proxy.admission.lag import TopicLags
+from producer_proxy.admission import backlog as backlogs_module
+from producer_proxy.admission.backlog import TopicBacklogs
 from tests.services.fake_broker import wait_until
 from tests.unit.producer_proxy.admission.test_rate_limits import change
 from tests.unit.producer_proxy.send.desk import codes, credential, request
@@ -17,7 +17,7 @@ BEHIND = {"group": "billing", "bound": "messages"}
 
 
 class Engine:
-    """Answers DEPTH questions at once, as long as it is there."""
+    """Answers BACKLOG questions at once, as long as it is there."""
 
     def __init__(self):
         self.behind, self.questions, self.is_there = {}, [], True
@@ -33,11 +33,11 @@ class Engine:
 
 @pytest.fixture
 def engine(desk, monkeypatch):
-    """The engine of the desk's proxy, which is asked only about depths."""
+    """The engine of the desk's proxy, which is asked only about backlogs."""
     made = Engine()
 
     def send(op, payload, answer):
-        if op == layout.DEPTH:
+        if op == layout.BACKLOG:
             made.ask(payload, lambda code, text: answer(code, text))
         else:
             answer(layout.UNAVAILABLE, b"")
@@ -52,7 +52,7 @@ def test_a_backlogged_topic_is_refused_and_its_neighbours_in_the_call_are_stored
     both = [Message(topic="orders", body=b"x", id="mine"), Message(topic="orders.fast", body=b"x")]
     assert codes(client.call(request(*both, credential=fixed))) == [Code.OK, Code.OK]
     engine.behind["orders"] = BEHIND
-    wait_until(lambda: desk.proxy.admission.lags.open == 1)
+    wait_until(lambda: desk.proxy.admission.backlogs.open == 1)
     for _ in range(2):
         results = client.call(request(*both, credential=fixed))
         assert codes(results) == [Code.BACKLOGGED, Code.OK]
@@ -62,7 +62,7 @@ def test_a_backlogged_topic_is_refused_and_its_neighbours_in_the_call_are_stored
         )
         assert (results[0].id, results[0].retry_after_ms, results[0].offset) == ("mine", 1000, None)
     engine.behind.clear()
-    wait_until(lambda: desk.proxy.admission.lags.open == 0)
+    wait_until(lambda: desk.proxy.admission.backlogs.open == 0)
     hot = desk.proxy.front.hot_calls if desk.proxy.front is not None else 0
     assert codes(client.call(request(*both[:1], credential=fixed))) == [Code.OK]
     if desk.proxy.front is not None:
@@ -73,7 +73,7 @@ def test_without_an_answer_the_last_word_counts(desk, engine):
     client, fixed, message = desk.client(), credential(), Message(topic="orders", body=b"x")
     client.call(request(message, credential=fixed))
     engine.behind["orders"] = BEHIND
-    wait_until(lambda: desk.proxy.admission.lags.open == 1)
+    wait_until(lambda: desk.proxy.admission.backlogs.open == 1)
     engine.is_there, asked = False, len(engine.questions)
     wait_until(lambda: len(engine.questions) > asked + 1)
     assert codes(client.call(request(message, credential=fixed))) == [Code.BACKLOGGED]
@@ -83,7 +83,7 @@ def test_a_breaker_that_is_taken_away_lets_the_next_message_through(desk, engine
     client, fixed, message = desk.client(), credential(), Message(topic="orders", body=b"x")
     client.call(request(message, credential=fixed))
     engine.behind["orders"] = BEHIND
-    wait_until(lambda: desk.proxy.admission.lags.open == 1)
+    wait_until(lambda: desk.proxy.admission.backlogs.open == 1)
     del engine.behind["orders"]  # but before it says so
     engine.is_there = False
     change(desk, "topic", "orders", backlog_messages=0)
@@ -97,41 +97,41 @@ def test_what_withdraws_a_message_is_not_refused_as_backlogged(desk, engine, mon
     client, fixed = desk.client(), credential()
     client.call(request(Message(topic="orders", body=b"x"), credential=fixed))
     engine.behind["orders"] = BEHIND
-    wait_until(lambda: desk.proxy.admission.lags.open == 1)
+    wait_until(lambda: desk.proxy.admission.backlogs.open == 1)
     monkeypatch.setattr(desk.rpc, "call", lambda op, payload, timeout: (layout.NOT_CANCELLABLE, b""))
     withdrawal = Message(topic="orders", id="a", operation=1)
     assert codes(client.call(request(withdrawal, credential=fixed))) == [Code.NOT_CANCELLABLE]
 
 
 def watching(engine, count, used=lambda name: True):
-    depths = TopicLags(engine.ask, used, lambda name: None)
+    backlogs = TopicBacklogs(engine.ask, used, lambda name: None)
     for number in range(count):
-        depths.fit(TopicDefinition(f"t{number}", required_groups=("g",), backlog_messages=1))
-    return depths
+        backlogs.fit(TopicDefinition(f"t{number}", required_groups=("g",), backlog_messages=1))
+    return backlogs
 
 
 def test_many_topics_are_asked_about_in_turn(monkeypatch):
-    monkeypatch.setattr(depths_module, "TOPICS_PER_TICK", 3)
+    monkeypatch.setattr(backlogs_module, "TOPICS_PER_TICK", 3)
     engine = Engine()
-    depths = watching(engine, 5)
+    backlogs = watching(engine, 5)
     for _ in range(3):
-        depths.tick()
+        backlogs.tick()
     assert engine.questions == [["t0", "t1", "t2"], ["t3", "t4", "t0"], ["t1", "t2", "t3"]]
 
 
 def test_a_topic_that_is_no_longer_in_use_is_not_asked_about():
     engine, used = Engine(), {"t0", "t1"}
-    depths = watching(engine, 2, lambda name: name in used)
-    depths.tick()
+    backlogs = watching(engine, 2, lambda name: name in used)
+    backlogs.tick()
     used.remove("t0")
-    depths.tick()
+    backlogs.tick()
     assert engine.questions == [["t0", "t1"], ["t1"]]
 
 
 def test_topics_without_a_breaker_are_not_asked_about():
     engine = Engine()
-    depths = TopicLags(engine.ask, lambda name: True, lambda name: None)
-    depths.fit(TopicDefinition("plain"))
-    depths.fit(TopicDefinition("named", required_groups=("g",)))
-    depths.tick()
+    backlogs = TopicBacklogs(engine.ask, lambda name: True, lambda name: None)
+    backlogs.fit(TopicDefinition("plain"))
+    backlogs.fit(TopicDefinition("named", required_groups=("g",)))
+    backlogs.tick()
     assert engine.questions == []

@@ -1,4 +1,4 @@
-"""DEPTH: lag of the required groups of topics, computed when a proxy asks. See docs/design/0014-limits.md.
+"""BACKLOG: lag of the required groups of topics, computed when a proxy asks. See docs/design/0014-limits.md.
 
 No query moves or creates a group. A group that has never pulled counts as fully behind.
 """
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from common.config.definitions import REQUIRED_GROUPS_MAX
 from common.limited_log import LimitedLog
-from common.limits.depth import Bounds, DepthBreaker, Reason
+from common.limits.backlog import BacklogBreaker, Bounds, Reason
 from engine.delivery import progress
 from engine.delivery.delivery import Delivery
 from engine.delivery.receipt import topic_hash
@@ -32,8 +32,8 @@ CURSORS_PER_FRESH = 2000
 """Cursors (queues times groups) per FRESH_MS. Each costs microseconds, so larger topics are computed less often."""
 KEPT_MS = 60_000
 """Time without a request after which a breaker is forgotten."""
-LAGS_RULE = 'DEPTH: lags: use {"topic", "group"}'
-RULE = 'DEPTH: send {"topics": [{"name", "groups", "messages", "bytes", "age_ms"}]}'
+LAGS_RULE = 'BACKLOG: lags: use {"topic", "group"}'
+RULE = 'BACKLOG: send {"topics": [{"name", "groups", "messages", "bytes", "age_ms"}]}'
 
 
 class AskedTopic(NamedTuple):
@@ -54,13 +54,13 @@ class QueueLag(NamedTuple):
 
 @dataclass(slots=True)
 class _TopicBreaker:
-    breaker: DepthBreaker = field(default_factory=DepthBreaker)
+    breaker: BacklogBreaker = field(default_factory=BacklogBreaker)
     asked: AskedTopic | None = None
     fresh_until_ms: int = 0
 
 
-class LagBreakers:
-    """The lag breakers of the topics that proxies ask about; serves DEPTH.
+class BacklogBreakers:
+    """The backlog breakers of the topics that proxies ask about; serves BACKLOG.
 
     Attributes:
         opened: number of times that a breaker has opened.
@@ -81,7 +81,7 @@ class LagBreakers:
         """Answer whether each topic accepts sends, or why not."""
         answer = self.answer(payload, self._clock.monotonic_ms())
         answer |= self._lags(payload)
-        peer.send_frame(layout.DEPTH, request_id, layout.OK, json_answer(answer))
+        peer.send_frame(layout.BACKLOG, request_id, layout.OK, json_answer(answer))
 
     def answer(self, payload: bytes, now_ms: int) -> dict:
         """A reason per topic; None when the topic accepts sends. Raises RequestError."""
@@ -115,7 +115,7 @@ class LagBreakers:
             self._judge(kept.breaker, asked, topic)
         return kept.breaker.reason
 
-    def _judge(self, breaker: DepthBreaker, asked: AskedTopic, topic: Topic | None) -> None:
+    def _judge(self, breaker: BacklogBreaker, asked: AskedTopic, topic: Topic | None) -> None:
         reason = None
         if topic is not None:
             found = ((group, self._broken(topic, group, asked.bounds, breaker.scale)) for group in asked.groups)
@@ -175,12 +175,12 @@ def _parse(payload: bytes) -> list[AskedTopic]:
     except (ValueError, KeyError, TypeError, RecursionError):
         raise RequestError(RULE) from None
     if len(listed) > TOPICS_PER_REQUEST:
-        raise RequestError(f"DEPTH: {len(listed)} topics: send at most {TOPICS_PER_REQUEST} per request")
+        raise RequestError(f"BACKLOG: {len(listed)} topics: send at most {TOPICS_PER_REQUEST} per request")
     for _, groups, bounds in listed:
         if not isinstance(groups, list) or len(groups) > REQUIRED_GROUPS_MAX:
-            raise RequestError(f"DEPTH: groups: use a list of at most {REQUIRED_GROUPS_MAX} names")
+            raise RequestError(f"BACKLOG: groups: use a list of at most {REQUIRED_GROUPS_MAX} names")
         if any(type(bound) is not int or bound < 0 for bound in vars(bounds).values()):
-            raise RequestError("DEPTH: messages, bytes, age_ms: use whole numbers from 0")
+            raise RequestError("BACKLOG: messages, bytes, age_ms: use whole numbers from 0")
     return [
         AskedTopic(checked_name(name, "topic"), tuple(checked_name(group, "group") for group in groups), bounds)
         for name, groups, bounds in listed
