@@ -10,7 +10,7 @@ from importlib import import_module
 import click
 
 from common.quoting import escaped
-from penstock.terminal.pipes import is_of_echo, silence_stdout
+from penstock.terminal.pipes import ClosedOutput, is_of_echo, silence_stdout
 from penstock.terminal.suggestions import SuggestingGroup
 
 # name → (module, its command's name there, one line for the overview)
@@ -103,6 +103,8 @@ def cli(context: click.Context) -> None:
 
 def main() -> None:
     """Run the command line. An error is one line; PENSTOCK_DEBUG=1 shows its traceback."""
+    if sys.stdout is None:  # by Python, where it is closed
+        sys.stdout = ClosedOutput()
     try:
         cli.main(prog_name="penstock", standalone_mode=True)
     except BrokenPipeError:

@@ -11,7 +11,7 @@ from common.config.definitions import TopicDefinition
 from common.config.errors import InvalidDefinition
 from common.quoting import quoted
 
-FAULTS_MAX = 10
+FAULTS_MAX, COUNTED_MAX = 10, 10_000
 DIGITS_MAX = 19  # of a number; longer ones are out of every range
 COLUMNS_RULE = "use name, name,queues or name,queues,durability; an empty column means the default"
 
@@ -31,6 +31,8 @@ def parse(lines: Iterable[str]) -> dict[str, TopicSettings]:
             rules = [f"{quoted(name)} is also in line {first[name]}: name each topic once"]
         faults += [f"line {number}: {rule}" for rule in rules]
         wanted[name], first[name] = settings, number
+        if len(faults) >= COUNTED_MAX:  # it is no list of topics, and may have no end
+            break
     if faults:
         more = [f"and {len(faults) - FAULTS_MAX:,} more"] if len(faults) > FAULTS_MAX else []
         raise InvalidDefinition("topics", faults[:FAULTS_MAX] + more)

@@ -26,6 +26,7 @@ from common.quoting import thing
 
 FORMAT = "penstock configuration 1"
 ALL = 1 << 30
+TEXT_CHARS_MAX = 1 << 30
 FAULTS_MAX = 10
 SET_BY_PLANS: dict[str, tuple[str, ...]] = {
     "topic": ("home", "secondary", "fence", "cut"), "copy_in": (), "copy_out": (), "shared_read": (),
@@ -81,11 +82,15 @@ def _export(kinds: dict[str, Any], identity: StoreIdentity | None, version: dict
 
 def parse(text: str, subject: str) -> Export:
     """An export, checked. Raises InvalidEntry with the first faults of its definitions."""
+    if len(text) > TEXT_CHARS_MAX:
+        raise InvalidEntry(f"{subject}: larger than {TEXT_CHARS_MAX >> 20:,} MiB")
     try:
         given = json.loads(text)
         if given["format"] != FORMAT or not given["kinds"].keys() <= set(FOLLOWED):
             raise ValueError("it is of another version")
         faults = [fault for kind, named in given["kinds"].items() for fault in _faults(kind, named)]
+    except RecursionError as error:
+        raise InvalidEntry(f"{subject}: not an export of `penstock config export`: nested too deeply") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         told = str(error) if isinstance(error, ValueError) else "it has no `format` and `kinds`"
         raise InvalidEntry(f"{subject}: not an export of `penstock config export`: {told}") from error

@@ -40,7 +40,7 @@ cdef struct Text:
 
 
 cdef struct Scope:
-    uint64_t source_first, source_end, own_first, own_end, k0, k1
+    uint64_t source_first, source_end, own_first, own_end, copied_first, k0, k1
 
 
 cdef struct Found:
@@ -53,7 +53,7 @@ cdef struct Found:
 cdef Scope scope_of(scope, key) except *:
     cdef Scope found
     found.source_first, found.source_end = scope.source_first, scope.source_end
-    found.own_first, found.own_end = scope.own_first, scope.own_end
+    found.own_first, found.own_end, found.copied_first = scope.own_first, scope.own_end, scope.copied_first
     found.k0, found.k1 = key
     return found
 
@@ -139,13 +139,14 @@ def rows_of_stored(bytes records, Py_ssize_t count, uint64_t first_offset, int64
         if total - at >= 5 and 1 <= record_size <= total - at - 4:
             flags = data[at + 4]
             if is_plain_stored(&found, data + at + 5, record_size - 1, flags):
-                if flags & 4:
+                if flags & 4 and first_offset + number >= bounds.copied_first:
                     memcpy(&source_offset, data + at + 4 + record_size - 8, 8)
                     if bounds.source_first <= source_offset < bounds.source_end:
                         put_row(made + size, &found, &bounds, first_offset + number)
                         size += ROW
                 elif bounds.own_first <= first_offset + number < bounds.own_end:
-                    found.time_ms = stored_at_ms
+                    if not flags & 4:
+                        found.time_ms = stored_at_ms
                     put_row(made + size, &found, &bounds, first_offset + number)
                     size += ROW
                 at += 4 + record_size

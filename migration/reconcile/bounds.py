@@ -117,8 +117,10 @@ class BoundsFinder:
                 partition = Partition(topic.name, queue)
                 bounds.starts[queue] = reports[queue].first
                 own_end = self._own_end(definition, queue, back)
-                scope = QueueScope(found.id.bytes, queue, *places[partition], 0, rows[queue].next, 0, own_end)
                 one = _QueueBounds(home.link, stored, partition, rows[queue], reports[queue])
+                scope = QueueScope(
+                    found.id.bytes, queue, *places[partition], 0, rows[queue].next, 0, own_end, one.copied_first
+                )
                 bounds.scopes[queue], bounds.kafka[queue], bounds.engine[queue] = (
                     self._dual_queue(one, scope)
                     if bounds.is_dual
@@ -147,12 +149,13 @@ class BoundsFinder:
     def _own_end(self, definition: TopicDefinition, queue: int, back: Mapping[int, int] | None) -> int:
         """Up to where messages of the engine's own have to be in Kafka.
 
-        Before a cut, and after a rollback, that is everything: the engine gets no messages of its own.
+        Before a cut, and after a rollback, that is everything: the engine gets no messages of its own, and what it has of a
+        source that is no more came after them.
         """
+        if definition.home != ENGINE_HOME:
+            return OFFSET_MAX
         first = definition.cut.engine_first(queue) if definition.cut is not None else 0
-        if back is not None:
-            return back.get(queue, first)
-        return first if definition.home == ENGINE_HOME else OFFSET_MAX
+        return first if back is None else back.get(queue, first)
 
     def _queue(self, one: "_QueueBounds", scope: QueueScope, is_cut: bool) -> tuple[QueueScope, ReadRange, ReadRange]:
         partition, since_ms = one.partition, self._span.from_ms
@@ -225,6 +228,12 @@ class _QueueBounds:
             found = source_offset_at(self.link, self.stored, self.partition.number, self.report.first)
             first = max(first, found.source_offset if found is not None else self._state.next)
         return first
+
+    @property
+    def copied_first(self) -> int:
+        """The engine offset at which the records of the present source begin."""
+        source = self._first_source()
+        return 0 if source is None else source.first
 
     def _first_source(self) -> QueueSource | None:
         """The first acceptance of the present source: it may have been accepted again, after lost records.

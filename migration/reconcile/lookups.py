@@ -101,7 +101,8 @@ class FindingReads:
         record = found[0]
         partition = Partition(self.bounds.topic.name, each.queue)
         earliest = self._kafka.offsets([partition], EARLIEST)[partition] or 0
-        if record.source_offset is not None and record.source_offset < earliest:
+        is_own, at = self.bounds.scopes[each.queue].place_of(record, each.engine_offsets[0])
+        if not is_own and at < earliest:
             return None
         return engine_id(record)
 

@@ -144,14 +144,12 @@ def engine_record(topic: bytes, record: KafkaRecord, scope: QueueScope) -> bytes
 def kafka_record(stored: StoredRecord, stored_at_ms: int, offset: int, scope: QueueScope) -> KafkaRecord:
     """The record of Kafka that stands for a message of the engine. A copied message gets back what the copy has bent."""
     message_key_bytes, body, headers = record_of(stored.message, stored.assigned_id or None, allows_reserved=True)
-    is_own = stored.source_offset is None
-    at = offset if stored.source_offset is None else stored.source_offset
-    mark = RepairMark(
-        scope.kafka_topic_id, is_own, at, repair_hash(engine_id(stored), message_key_bytes, body)
-    ).encode()  # fmt: skip
+    place = scope.place_of(stored, offset)
+    mark = RepairMark(scope.kafka_topic_id, *place, repair_hash(engine_id(stored), message_key_bytes, body)).encode()
     key, value, timestamp = message_key_bytes, body, stored_at_ms
-    bent = {name: text or b"" for name, text in headers if name in _BENT} if not is_own else {}
-    if not is_own:
+    is_copied = stored.source_offset is not None
+    bent = {name: text or b"" for name, text in headers if name in _BENT} if is_copied else {}
+    if is_copied:
         headers = [each for each in headers if each[0] not in _BENT]
         headers += decode_headers(bent[HEADERS_PROPERTY]) if HEADERS_PROPERTY in bent else []
         key = base64.b64decode(bent[KEY_PROPERTY]) if KEY_PROPERTY in bent else key

@@ -37,6 +37,8 @@ class QueueScope(NamedTuple):
         log_id, topic_id: of the engine.
         source_first, source_end: Kafka offsets of records that are copied into the engine.
         own_first, own_end: engine offsets of messages that are the engine's own, and are copied to Kafka.
+        copied_first: engine offset of the first record of the queue's present source. What was copied before it came from a
+            source that is no more, so it is judged as the engine's own.
     """
 
     kafka_topic_id: bytes
@@ -47,6 +49,13 @@ class QueueScope(NamedTuple):
     source_end: int
     own_first: int
     own_end: int
+    copied_first: int = 0
+
+    def place_of(self, record: StoredRecord, offset: int) -> tuple[bool, int]:
+        """Whether a message of the engine is judged as its own, and the offset by which it is."""
+        if record.source_offset is None or offset < self.copied_first:
+            return True, offset
+        return False, record.source_offset
 
     def has(self, is_own: bool, offset: int) -> bool:
         first, end = (self.own_first, self.own_end) if is_own else (self.source_first, self.source_end)
@@ -123,11 +132,11 @@ def row_of_stored(record: StoredRecord, offset: int, stored_at_ms: int, scope: Q
         texts.get(_KEY),
         texts.get(_BODY, b""),
     )
-    is_own, at, flags, time_ms = True, offset, 0, stored_at_ms
-    if record.source_offset is not None:
-        is_own, at = False, record.source_offset
-    elif (mark := parse_repair_mark(properties.get(REPAIR_NAME.encode()))) is not None and mark.names(
-        scope.kafka_topic_id, shown, own_key, body
+    (is_own, at), flags, time_ms = scope.place_of(record, offset), 0, stored_at_ms
+    if (
+        record.source_offset is None
+        and (mark := parse_repair_mark(properties.get(REPAIR_NAME.encode()))) is not None
+        and mark.names(scope.kafka_topic_id, shown, own_key, body)
     ):
         is_own, at, flags = mark.is_own, mark.offset, REPAIRED
     if not scope.has(is_own, at):

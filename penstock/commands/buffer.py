@@ -17,6 +17,7 @@ from common.ids import show_id
 from common.secret_file import secret_faults
 from common.utc import utc_ms
 from penstock.terminal import progress
+from penstock.terminal.directories import StoreDirectory
 from penstock.terminal.exits import CONFLICT, FAILED, UNAVAILABLE, USAGE, CommandError, CommandGroup
 from penstock.terminal.instance import Instance, instance_options
 from penstock.terminal.output import output_option, show_one, show_rows
@@ -28,7 +29,7 @@ from producer_proxy.buffer.redrive import BufferedDeadLetters, DeadFile, DeadRed
 
 COLUMNS = ("accepted_at", "topic", "key", "id", "body_bytes")
 
-DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
+DIRECTORY = StoreDirectory("buffer", survey.is_store)
 
 directory_argument = click.argument("directory", metavar="DIR", type=DIRECTORY)
 topic_option = click.option("--topic", metavar="TOPIC", help="Show only this topic.")

@@ -17,6 +17,7 @@ from penstock.commands.settings_file import check, show
 from penstock.terminal.exits import CONFLICT, FAILED, USAGE, CommandError, CommandGroup
 from penstock.terminal.instance import Instance, administration, instance_options, open_config
 from penstock.terminal.output import output_option, show_one, show_rows
+from penstock.terminal.reading import text_of
 
 KEPT_SHOWN = 5
 SNAPSHOTS = ("producer_proxy.snapshot", "consumer_proxy.snapshot", "engine/config.snapshot")
@@ -91,7 +92,7 @@ def apply(instance: Instance, file: Any, diff: bool, deletes: bool | None, outpu
     that was put back from an older copy say what becomes of entries that FILE does not have: they may have been deleted
     since, as a stolen key's application.
     """
-    given = transfer.parse(file.read(), file.name)
+    given = transfer.parse(text_of(file, transfer.TEXT_CHARS_MAX), file.name)
     with administration(instance, changes=not diff) as admin:
         changes = transfer.differences(admin.store, given, deletes=deletes is not False)
         if deletes is None and transfer.has_gone_back(admin.store, given):

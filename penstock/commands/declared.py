@@ -11,6 +11,7 @@ from penstock.commands.topic import refuse_backlogs
 from penstock.terminal.exits import CONFLICT, FAILED, Command, CommandError
 from penstock.terminal.instance import Instance, administration, instance_options
 from penstock.terminal.output import is_for_scripts, output_option, show_rows
+from penstock.terminal.reading import text_of
 
 SIGNS = {"create": "+", "change": "~", "delete": "-"}
 
@@ -36,7 +37,7 @@ def apply(instance: Instance, file: Any, dry_run: bool, prune: tuple[str, ...], 
     penstock apply -f topics.yaml --dry-run
     penstock apply -f topics.yaml --prune topic/orders.old
     """
-    wanted = declared.parse(file.read(), file.name)
+    wanted = declared.parse(text_of(file, declared.TEXT_BYTES_MAX), file.name)
     with administration(instance, changes=not dry_run) as admin:
         changes = declared.differences(admin, wanted, prune)
         check(instance, changes, force)

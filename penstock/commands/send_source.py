@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from common.config.definitions.topic import BODY_BYTES_MAX
 from common.contract import Message
 from penstock.terminal.exits import USAGE, CommandError
 
@@ -15,6 +16,7 @@ NUMBER = "{n}"
 SLICE_S = 0.05
 MESSAGES_MAX = 500
 CALL_BYTES_MAX = 8 << 20
+LINE_BYTES_MAX = BODY_BYTES_MAX + (64 << 10)  # a key is before the body
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,9 @@ def one_body(words: list[str], allows_empty: bool) -> bytes:
     if allows_empty:
         return b""
     hint_for_terminal("the body of the message; Ctrl-D at the beginning of a line ends it")
-    body = sys.stdin.buffer.read()
+    body = sys.stdin.buffer.read(BODY_BYTES_MAX + 1)
+    if len(body) > BODY_BYTES_MAX:
+        raise CommandError(f"stdin: a body has at most {BODY_BYTES_MAX:,} bytes", USAGE)
     if not body:
         raise CommandError(
             "stdin is empty: give BODY, or use --empty for a message without a body (`send TOPIC ''` is one, too)",
@@ -129,6 +133,8 @@ def available_lines() -> Iterator[list[bytes]]:
             begun = []
             yield [line.removesuffix(b"\r") for line in whole]
         begun.append(last)
+        if sum(map(len, begun)) > LINE_BYTES_MAX:
+            raise CommandError(f"stdin: a line has at most {LINE_BYTES_MAX:,} bytes", USAGE)
     if last := b"".join(begun):
         yield [last]
 

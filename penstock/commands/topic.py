@@ -21,6 +21,7 @@ from penstock.terminal.exits import CONFLICT, NOT_FOUND, CommandError, CommandGr
 from penstock.terminal.instance import Instance, administration, instance_options, note, warn_unreadable
 from penstock.terminal.output import is_for_scripts, output_option, show_one, show_rows
 from penstock.terminal.paging import page_options
+from penstock.terminal.reading import lines_of
 from penstock.terminal.setting_options import settings_options, shown
 
 COLUMNS = ("name", "kind", "queues", "durability", "body_bytes_max")
@@ -99,7 +100,7 @@ def create(
     if not names and not file:
         raise click.UsageError("no topic is named: give NAMES, or use --from FILE")
     with progress.shown():
-        listed = bulk.parse(progress.counted(file, "lines")) if file else {}
+        listed = bulk.parse(progress.counted(lines_of(file), "lines")) if file else {}
         wanted = {**dict.fromkeys(names, TopicSettings()), **listed}
         progress.say(f"writing {len(wanted):,} definitions")
         with administration(instance, changes=True) as admin:

@@ -1,5 +1,7 @@
 """Standard output that takes no more: its reader has gone, as with `| head`, its disk is full, or it is closed."""
 
+import errno
+import io
 import os
 import sys
 
@@ -12,9 +14,18 @@ class OutputFault(PenstockError):
     """Standard output is closed or cannot be written."""
 
 
+class ClosedOutput(io.TextIOBase):
+    """In place of a standard output that is closed: what is printed there is an error, as on a disk that is full."""
+
+    encoding, errors = "utf-8", "strict"
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.EBADF, "closed")
+
+
 def check_stdout() -> None:
-    """Raise OutputFault where there is none: for commands that take away what they print."""
-    if sys.stdout is None:
+    """Raise OutputFault where it is closed: for commands that take away what they print."""
+    if isinstance(sys.stdout, ClosedOutput):
         raise OutputFault("standard output is closed: open it, or send it to /dev/null")
 
 
@@ -40,7 +51,7 @@ def is_of_echo(fault: BaseException) -> bool:
     trace = fault.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    return trace is not None and trace.tb_frame.f_code is click.echo.__code__
+    return trace is not None and trace.tb_frame.f_code in (click.echo.__code__, ClosedOutput.write.__code__)
 
 
 def silence_stdout() -> None:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import resource
 import signal
 import subprocess
 
@@ -159,3 +161,32 @@ def test_the_program_learns_key_and_topic_from_its_environment(run, topic, backg
     background("reply", topic, "-g", "env", "--max", "1", "--", "sh", "-c", script)
     done = run("request", topic, "x", "--key", "k-1", "--wait", "20s")
     assert done.stdout.decode() == f"{topic}/k-1{os.linesep}"
+
+
+def test_an_input_without_an_end_is_refused(penstock_up):
+    commands = {
+        ("migrate", "plan", "/dev/zero"): "use at most 40,960 bytes",
+        ("apply", "-f", "/dev/zero"): "larger than 32 MiB",
+        ("send", "orders"): "stdin: a body has at most 16,000,000 bytes",
+        ("send", "orders", "--lines"): "stdin: a line has at most",
+        ("topic", "create", "--from", "/dev/zero"): "line 1: ",
+    }
+    for command, sentence in commands.items():
+        with open("/dev/zero", "rb") as zeros:
+            line = [*PENSTOCK, *command, "--data", str(penstock_up.data)]
+            done = subprocess.run(line, stdin=zeros, capture_output=True, text=True, timeout=60, preexec_fn=bounded)
+        assert done.returncode == 2 and sentence in done.stderr, (command, done.returncode, done.stderr)
+
+
+def bounded():
+    resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+
+
+@pytest.mark.parametrize("arguments", ["topic list", "config export", "message tail orders"])
+def test_a_closed_standard_output_is_an_error_where_something_is_printed(run, penstock_up, arguments):
+    run("topic", "create", "orders", "--skip-existing")
+    line = f"{' '.join(PENSTOCK)} {arguments} --data {penstock_up.data} >&-"
+    done = subprocess.run(line, shell=True, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 1 and re.fullmatch(r"penstock[\w ]*: standard output(:| is) closed.*\n", done.stderr), (
+        done.stderr
+    )

@@ -9,6 +9,7 @@ import pytest
 from common.config.memory_store import MemoryConfigStore as MemoryConfig
 from producer_proxy.buffer.errors import BufferUnavailable, BufferUncertain
 from producer_proxy.buffer.redis.address import parse_address
+from producer_proxy.buffer.redis.backlog_note import NO_NOTE, BacklogNote
 from producer_proxy.buffer.redis.client import connect
 from producer_proxy.buffer.redis.layouts import LAYOUTS
 from producer_proxy.buffer.redis.store import RedisStore
@@ -35,9 +36,9 @@ class Redirected:
     def __init__(self, server, layout):
         self.server, self._layout, self._made = server, layout, []
 
-    def open(self, config=None):
+    def open(self, config=None, note=NO_NOTE):
         config = config or with_identity()
-        self._made.append(RedisStore(self._connect, self._layout, config, RoomLimits(), lambda: NOW_MS))
+        self._made.append(RedisStore(self._connect, self._layout, config, RoomLimits(), lambda: NOW_MS, note=note))
         return self._made[-1]
 
     def _connect(self):
@@ -182,6 +183,29 @@ def test_an_older_copy_of_more_entries_hides_no_loss(led, two):
     store.put([entry(n) for n in range(30, 40)])
     led.lead_to(two[1], store)
     assert drain(store) == [] and store.damaged == 10
+
+
+@pytest.mark.parametrize("change", ["flushed", "another"])
+def test_a_proxy_that_restarts_tells_once_that_the_redis_of_its_backlog_is_not_there(led, two, tmp_path, change):
+    config = with_identity()
+    store = led.open(config, BacklogNote(tmp_path / "redis-backlog"))
+    store.put([entry(n) for n in range(10)])
+    store.close()
+    if change == "flushed":
+        two[0].client().flushall()
+    else:
+        led.server = two[1]
+    assert led.open(config, BacklogNote(tmp_path / "redis-backlog")).damaged == 1
+    assert led.open(config, BacklogNote(tmp_path / "redis-backlog")).damaged == 0
+
+
+def test_a_proxy_that_restarts_on_the_redis_of_its_backlog_tells_nothing(led, tmp_path):
+    config = with_identity()
+    store = led.open(config, BacklogNote(tmp_path / "redis-backlog"))
+    store.put([entry(n) for n in range(10)])
+    store.close()
+    again = led.open(config, BacklogNote(tmp_path / "redis-backlog"))
+    assert again.damaged == 0 and drain(again) == [*range(10)]
 
 
 def test_the_buffer_of_another_cluster_is_refused_and_left_alone(led, two, layout):

@@ -5,8 +5,10 @@ from typing import Any
 
 import click
 
+from penstock.terminal.directories import StoreDirectory
 from penstock.terminal.exits import Command
 from penstock.terminal.output import is_for_scripts, output_option, show_one, show_rows
+from producer_proxy.buffer.disk import survey
 from producer_proxy.journal.divergence import Divergence, divergence
 from producer_proxy.journal.missed import ALL_QUEUES
 
@@ -15,7 +17,7 @@ IDS_SHOWN_MAX = 3
 
 
 @click.command(cls=Command, name="divergence")
-@click.argument("directory", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("directory", metavar="DIR", type=StoreDirectory("repair journal", survey.is_store))
 @click.option("--stopped", is_flag=True, help="Its proxy is stopped: also list what was sent less than 2 s ago.")
 @output_option
 def command(directory: Path, stopped: bool, output: str) -> None:

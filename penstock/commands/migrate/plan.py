@@ -24,12 +24,13 @@ from migration.fit import plan_faults
 from migration.inventory import LONE_REPLICA, find_topics
 from migration.kafka_groups import UnnamedGroups, unnamed_groups
 from migration.message_sizes import MESSAGE_SIZE
-from migration.plan import DOUBLE_READ, MigrationPlan, parse_plan
+from migration.plan import DOUBLE_READ, TEXT_BYTES_MAX, MigrationPlan, parse_plan
 from migration.sub_steps.sub_step import SHOWN_MAX
 from penstock.commands.migrate.work import opened_kafka
 from penstock.terminal.exits import Command
 from penstock.terminal.instance import Instance, administration, instance_options
 from penstock.terminal.output import output_option, show_one
+from penstock.terminal.reading import text_of
 
 
 @click.command(cls=Command, name="plan")
@@ -50,7 +51,7 @@ def command(
     All faults are told at once (exit code 2), and nothing is stored then. A plan of the same name is replaced as long as
     it has not begun, and when it has ended.
     """
-    plan = parse_plan(file.read(), file.name)
+    plan = parse_plan(text_of(file, TEXT_BYTES_MAX), file.name)
     with administration(instance) as admin:
         unnamed = check(admin, plan, accepted)
         if not dry_run:

@@ -19,7 +19,7 @@ from pipeline.traffic.minutes import CHUNK_S, KEPT_S, reported_chunks
 from pipeline.traffic.refusals import RefusedMessages, totals
 from pipeline.traffic.report import DATA, PAGE, ForecastBasis, write_traffic_report
 
-HOUR_MS, GIB = 3_600_000, 1 << 30
+HOUR_MS, GIB, TOPICS_CHARS_MAX = 3_600_000, 1 << 30, 32 << 20
 
 
 @click.command(cls=Command, name="traffic")
@@ -137,6 +137,10 @@ def _refusals(api: ConsoleApi, figures: TrafficFigures, is_until_now: bool) -> d
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text()
+        with path.open() as file:
+            text = file.read(TOPICS_CHARS_MAX + 1)
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"{path}: {error}", USAGE) from error
+    if len(text) > TOPICS_CHARS_MAX:
+        raise CommandError(f"{path}: larger than {TOPICS_CHARS_MAX >> 20} MiB", USAGE)
+    return text

@@ -89,8 +89,10 @@ class BufferSegment:
         return offset
 
     def sync(self) -> None:
-        """fdatasync. Blocks the thread."""
+        """fdatasync. Blocks the thread. Raises OSError, also when the name leads to another file or to none."""
         os.fdatasync(self._file)
+        if not os.path.samestat(os.stat(self.path), os.fstat(self._file)):
+            raise OSError(errno.ESTALE, f"{self.path} is another file now")
 
     def read(self, size: int, offset: int) -> bytes:
         return os.pread(self._file, size, offset)

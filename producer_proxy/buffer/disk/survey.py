@@ -48,6 +48,11 @@ def buried(directory: Path) -> Iterator[Waiting]:
         yield Waiting(number, each.entry, each.reason)
 
 
+def is_store(directory: Path) -> bool:
+    """Whether a buffer or a repair journal is or was there: it leaves its lock; a rescued copy has a segment or the dead letters."""
+    return (directory / "lock").is_file() or bool(bases(directory)) or (directory / "dead.buf").is_file()
+
+
 def is_held(directory: Path) -> bool:
     """Whether a process holds the directory now."""
     try:

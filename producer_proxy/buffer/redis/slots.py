@@ -8,6 +8,7 @@ releases it. Claims are never in Redis: at `maxmemory` Redis takes no lock.
 """
 
 import logging
+import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -39,6 +40,11 @@ def dead_key(prefix: str) -> str:
 def owner_key(prefix: str) -> str:
     """The key with the id of the cluster whose proxies buffer here."""
     return f"{prefix}:owner"
+
+
+def id_key(prefix: str) -> str:
+    """The key with a random text that tells this Redis from another, and from itself before it was emptied."""
+    return f"{prefix}:id"
 
 
 class NoSlot(Exception):
@@ -88,6 +94,18 @@ class BufferSlots:
             f"this Redis is the buffer of another cluster, {owner!r}, and this one is {self._cluster!r}: give each its own"
             f" Redis or database; if the other one is no more, delete the key {key}"
         )
+
+    def redis_id(self, client: Any) -> str | None:
+        """The text that tells this Redis from another one; None: it refuses to keep it. May raise errors of redis-py."""
+        key = id_key(self._prefix)
+        try:
+            found = client.get(key)
+            if found is None:
+                client.set(key, secrets.token_hex(8), nx=True)
+                found = client.get(key)
+        except ResponseError:
+            return None
+        return None if found is None else str(found.decode(errors="replace"))
 
     def claim_own(self) -> None:
         """Claim the first free slot. May raise StoreUnavailable, NoSlot."""

@@ -71,8 +71,7 @@ class RedisStore(BufferStore):
         self._weakness: str | None = None  # that is not allowed: nothing more is stored, and a start is refused
         self._drains = False  # also with a fault, as long as Redis answers reads
         self._warning: str | None = None
-        self._dead_count = 0
-        self._closed, self._look = False, Event()
+        self._dead_count, self._closed, self._look = 0, False, Event()
         self._check()
         if self._weakness:
             raise BufferUnavailable(f"buffer=redis: {self._fault}")
@@ -369,6 +368,7 @@ class RedisStore(BufferStore):
         self._look_at_server()
         if self._counts.stale or self._counts.lengths.keys() != {shard.key for shard in self._slots.counted()}:
             self._recount()
+        self.damaged += self._note.meets_another(self._slots.redis_id(self._client))
         self._note.keep_if(self.room.entries > 0)
         self._dead_count = self._client.llen(self._slots.dead_key())
         return guard.refused_deletion(self._slots.counted())

@@ -87,3 +87,16 @@ def test_the_dead_are_listed_with_their_reason(directory):
 
 def test_a_directory_that_is_not_there_is_wrong_usage(tmp_path):
     assert run("status", tmp_path / "none").exit_code == 2
+
+
+@pytest.mark.parametrize("verb", ["status", "inspect", "export", "drain"])
+def test_a_directory_that_holds_no_buffer_is_refused_and_the_one_below_it_is_named(directory, verb):
+    done = run(verb, directory.parent)
+    assert done.exit_code == 2 and "holds no buffer; its directory buffer does" in done.output
+    assert not (directory.parent / "lock").exists()
+    assert "/dev/null is not a directory" in run(verb, "/dev/null").output
+
+
+def test_a_copy_of_a_buffer_without_its_lock_is_read(directory):
+    (directory / "lock").unlink()
+    assert run("status", directory).exit_code == 0

@@ -121,6 +121,10 @@ def test_a_journal_of_equal_sides_says_so_and_a_missing_directory_is_refused_by_
     desk.stop()
     assert "divergence  none" in run("migrate", "divergence", str(tmp_path / "journal"), "--stopped").stdout
     assert "does not exist" in run("migrate", "divergence", str(tmp_path / "nowhere"), code=2).stderr
+    assert (
+        "holds no repair journal; its directory journal does"
+        in run("migrate", "divergence", str(tmp_path), code=2).stderr
+    )
 
 
 LOST = {

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 
 import pytest
 
@@ -217,3 +218,21 @@ def test_the_name_of_a_new_dead_letter_list_is_synced_with_its_first_entry(tmp_p
     assert synced == [str(tmp_path / "dead.buf"), str(tmp_path)]
     letters.append([dead.DeadEntry(1, "odd", entry(2))])
     assert synced[2:] == [str(tmp_path / "dead.buf")] and letters.count == 2
+
+
+@pytest.mark.parametrize("change", ["removed", "moved", "replaced"])
+def test_a_directory_that_goes_away_ends_the_storing_and_what_is_waiting_is_drained(tmp_path, change):
+    store = opened(tmp_path / "buffer")
+    store.put([entry(1)])
+    if change == "removed":
+        shutil.rmtree(tmp_path / "buffer")
+    else:
+        (tmp_path / "buffer").rename(tmp_path / "moved")
+    if change == "replaced":
+        shutil.copytree(tmp_path / "moved", tmp_path / "buffer")
+    with pytest.raises(BufferUncertain, match="takes nothing until restarted"):
+        store.put([entry(2)])
+    with pytest.raises(BufferUnavailable, match="takes nothing until restarted"):
+        store.put([entry(3)])
+    assert numbers(store) == [1]
+    store.close()
