@@ -19,7 +19,7 @@ from common.kafka.base import NO_NOTES, OnResults, ProducerOptions
 from common.kafka.callback_relay import within
 from common.kafka.connection import KafkaConnection
 from common.kafka.errors import ProducerFenced, TransactionAborted
-from common.kafka.librdkafka.faults import described, fault_of, outcome_of, translated
+from common.kafka.librdkafka.faults import LOST_SEQUENCE, described, fault_of, outcome_of, translated
 from common.kafka.librdkafka.native import LibraryProducer
 from common.kafka.librdkafka.options import common_options, opened
 from common.kafka.native import PendingBatch, send_each
@@ -106,7 +106,13 @@ class LibrdkafkaProducer(GatheringProducer):
             else:
                 raise fault
 
-        send_each(self._client.produce, records, pending, self._skipped(records), outcome_of, on_fault)
+        send_each(self._client.produce, records, pending, self._skipped(records), self._outcome, on_fault)
+
+    def _outcome(self, error: KafkaError) -> tuple[int, str]:
+        """Code and sentence of a record that failed. A broker that lacks what it had confirmed refuses this producer for ever."""
+        if error.code() in LOST_SEQUENCE:
+            self._last.fatal = self._last.fatal or described(error)
+        return outcome_of(error)
 
     def flush(self, timeout_s: float) -> bool:
         ends = time.monotonic() + timeout_s
@@ -180,7 +186,7 @@ class DirectProducer(LibrdkafkaProducer):
 
     def _send(self, records: OutgoingRecords, finish: OnResults) -> None:
         def outcome(error: KafkaError) -> tuple[int, str]:
-            return self._overloaded if error.code() == KafkaError._QUEUE_FULL else outcome_of(error)
+            return self._overloaded if error.code() == KafkaError._QUEUE_FULL else self._outcome(error)
 
         self._client.send(records, finish, outcome, self._skipped(records))
 

@@ -154,6 +154,20 @@ def test_a_kafka_that_loses_the_newest_copies_alone_stops_the_copy_back_and_the_
     assert side.kafka_ids(TOPIC) == sorted(sent)
 
 
+@pytest.mark.parametrize("what", ["the broker", "one partition"])
+def test_sends_to_a_kafka_that_was_put_back_go_on_by_themselves(side, what):
+    side.create(TOPIC)
+    side.write_plan(TOPIC)
+    sent = side.send(TOPIC, "earlier", EARLIER)
+    with side.kafka_away() as data:
+        side.keep(data)
+    side.send(TOPIC, "lost", LOST)
+    with side.kafka_away() as data:
+        side.put_back(data) if what == "the broker" else side.put_back_partition(data)
+    sent += side.send(TOPIC, "later", OTHERS)
+    assert {*sent} <= {*side.kafka_ids(TOPIC)}
+
+
 def test_a_copy_back_goes_on_by_itself_after_kafka_was_restarted_in_order(side):
     side.plan(TOPIC)
     side.way(TOPIC, "verify", "cut", "soak")
