@@ -41,7 +41,7 @@ class NullTarget(SendTarget):
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def resolve(self, definitions: Any, generation: int, application: str) -> dict[str, NullDestination]:
+    def resolve(self, definitions: Any, generation: int, asker: Any) -> dict[str, NullDestination]:
         return {name: NullDestination(name, 8) for name in definitions}
 
     def served_as(self, durability: int) -> int:

@@ -5,7 +5,7 @@ from typing import Any
 
 from common.config.definitions import TopicDefinition
 from common.config.text_values import ENGINE_HOME
-from producer_proxy.targets.base import SendTarget
+from producer_proxy.targets.base import NOBODY, SendTarget
 from producer_proxy.targets.topic_view import TopicView
 
 
@@ -40,7 +40,7 @@ class Sides:
 
     def at_primary(self, topics: Iterable[str]) -> dict[str, Any]:
         """Destinations at the primary, of those that are still of this pair. Blocks. Raises ResolveError."""
-        return self.primary.resolve(self._definitions(topics), self._view.generation, "")
+        return self.primary.resolve(self._definitions(topics), self._view.generation, NOBODY)
 
     def at(self, side: SendTarget, topics: Iterable[str]) -> dict[str, Any]:
         """Destinations at one of both sides, of topics that were compared before. Blocks. Raises ResolveError."""
@@ -52,7 +52,7 @@ class Sides:
         Args:
             queues: number at the primary, by topic; None: it was compared before.
         """
-        found = self.secondary.resolve(self._definitions(queues), self._view.generation, "")
+        found = self.secondary.resolve(self._definitions(queues), self._view.generation, NOBODY)
         differing = [name for name, each in found.items() if queues[name] not in (None, each.queues)]
         # A topic may have got more queues since its number was told.
         now = {name: each.queues for name, each in (self.at_primary(differing) if differing else {}).items()}

@@ -17,7 +17,7 @@ from common.wire.calls import HAS_DELAY, HAS_DELIVER_AT, HAS_PROPERTIES, Message
 from producer_proxy.send.pending import PendingMessage, open_ones
 from producer_proxy.send.returned import ReturnedMessages
 from producer_proxy.send.submission import Group
-from producer_proxy.targets.base import DelayedMessage, Repetition, ResolveError
+from producer_proxy.targets.base import Asker, DelayedMessage, Repetition, ResolveError
 from producer_proxy.targets.topics import Topics
 
 LOOP_PREFIX = "penstock-loop-"
@@ -73,7 +73,7 @@ class DelayStage:
         if not special:
             return
         try:
-            routes = self._topics.find([each.message.topic for each in special], application)
+            routes = self._topics.find([each.message.topic for each in special], Asker(application, timeout_s))
         except ResolveError as error:
             for each in special:
                 each.refuse(error.code, str(error))

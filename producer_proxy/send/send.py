@@ -38,7 +38,7 @@ from producer_proxy.send.returned import ReturnedMessages
 from producer_proxy.send.submission import Group, Submission, admitted, by_wait, grouped
 from producer_proxy.send.topic_sends import SendOutcomes
 from producer_proxy.send.tracing import trace_of
-from producer_proxy.targets.base import ResolveError
+from producer_proxy.targets.base import Asker, ResolveError
 from producer_proxy.targets.topics import Topics
 from producer_proxy.topic_figures import TopicFigures
 
@@ -228,7 +228,7 @@ class SendService:
             self._checks.check(pending, principal, call.durability, is_request=True)
         self._limit(connection, principal, open_ones([pending]), _timeout_s(call))
         self._refuse_fenced(open_ones([pending]))
-        self._refuse_fenced(self._resolved(call, principal, open_ones([pending])))
+        self._refuse_fenced(self._resolved(call, principal, open_ones([pending]), _timeout_s(call)))
         if pending.is_open:
             ((group, members),) = grouped([pending], call.durability).items()
             if admitted(group, members):
@@ -277,9 +277,9 @@ class SendService:
                 each.refuse(Code.FENCED, None, FENCED_RETRY_AFTER_MS)
 
     def _resolved(
-        self, call: SendCall, principal: Principal, pending: Sequence[PendingMessage]
+        self, call: SendCall, principal: Principal, pending: Sequence[PendingMessage], timeout_s: float
     ) -> Sequence[PendingMessage]:
-        """Set each message's route; blocks for unknown topics.
+        """Set each message's route; blocks for unknown topics, up to `timeout_s`.
 
         Returns the messages with a route: all or none, unless the application may create no more topics.
         """
@@ -287,11 +287,11 @@ class SendService:
             return []
         names = list(dict.fromkeys(each.message.topic for each in pending))
         try:
-            routes = self._topics.find(names, principal.app)
+            routes = self._topics.find(names, Asker(principal.app, timeout_s))
         except ResolveError as error:
             if error.code == Code.QUOTA_EXCEEDED and len(names) > 1:
                 apart = [[each for each in pending if each.message.topic == name] for name in names]
-                return [each for one in apart for each in self._resolved(call, principal, one)]
+                return [each for one in apart for each in self._resolved(call, principal, one, timeout_s)]
             for each in pending:
                 each.refuse(error.code, str(error))
             return []
@@ -306,7 +306,8 @@ class SendService:
         """Store messages. Those that wait for longer than others are yielded once the others have their results."""
         waits = by_wait(tried, lambda each: self._diversion.patience_s(each, timeout_s))
         deadline_s = started + waits[0][0]
-        resolved = self._returned.answer(self._resolved(call, principal, tried), deadline_s)
+        left_s = max(0.0, deadline_s - time.monotonic())
+        resolved = self._returned.answer(self._resolved(call, principal, tried, left_s), deadline_s)
         if time.monotonic() >= deadline_s:  # its answer would be TIMEOUT, though nothing is sent yet
             for late in resolved:
                 late.refuse(Code.OVERLOADED, "the engine did not tell the topic in time; nothing was stored")

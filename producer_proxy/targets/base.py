@@ -22,6 +22,21 @@ class ResolveError(Exception):
         self.code = code
 
 
+class Asker(NamedTuple):
+    """Who asks for destinations.
+
+    Attributes:
+        application: topics that the target creates count for it; empty: it is not known, as for buffered messages.
+        timeout_s: how long it waits for the target.
+    """
+
+    application: str = ""
+    timeout_s: float = 3.0
+
+
+NOBODY = Asker()
+
+
 class MessageSlice(NamedTuple):
     """One message for a target.
 
@@ -128,12 +143,11 @@ class SendTarget(ABC):
         return self
 
     @abstractmethod
-    def resolve(self, definitions: Mapping[str, TopicDefinition], generation: int, application: str) -> dict[str, Any]:
-        """Destinations of these topics by name. May block the greenlet.
+    def resolve(self, definitions: Mapping[str, TopicDefinition], generation: int, asker: Asker) -> dict[str, Any]:
+        """Destinations of these topics by name. May block the greenlet, for as long as the asker waits.
 
         Args:
             generation: of the configuration that the definitions are from.
-            application: who sends: topics that the target creates count for it; empty: not known.
         Raises:
             ResolveError: the target did not answer, or the application may create no more topics.
         """

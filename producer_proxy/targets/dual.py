@@ -12,7 +12,16 @@ from common.config.definitions import TopicDefinition
 from common.contract import Code
 from common.limits import QueueLimit
 from common.wire.calls import Message
-from producer_proxy.targets.base import MessageSlice, OnOutcomes, Outcome, ResolveError, SendTarget, Taken, ToldOutcome
+from producer_proxy.targets.base import (
+    Asker,
+    MessageSlice,
+    OnOutcomes,
+    Outcome,
+    ResolveError,
+    SendTarget,
+    Taken,
+    ToldOutcome,
+)
 
 
 class DualDestination(NamedTuple):
@@ -84,13 +93,13 @@ class DualTarget(SendTarget):
         return self._primary.settled_after_s
 
     def resolve(
-        self, definitions: Mapping[str, TopicDefinition], generation: int, application: str
+        self, definitions: Mapping[str, TopicDefinition], generation: int, asker: Asker
     ) -> dict[str, DualDestination]:
         """Asks the primary. The secondary is asked by its own greenlet, so that a first message does not wait for it."""
         for name in definitions:
             if unfit := self._copies.objection(name):
                 raise ResolveError(Code.UNAVAILABLE, unfit)
-        found = self._primary.resolve(definitions, generation, application)
+        found = self._primary.resolve(definitions, generation, asker)
         if self._tap is not None:
             for each in found.values():
                 each.tap = self._tap  # from now on the hot path may take its messages

@@ -13,6 +13,7 @@ from engine.client.append import NATIVE, Destination, Lanes
 from engine.client.brokers import Brokers
 from engine.client.durability import LANES, lane_of
 from producer_proxy.targets.base import (
+    Asker,
     DelayedMessage,
     DelayedOutcome,
     MessageSlice,
@@ -60,9 +61,9 @@ class EngineTarget(SendTarget):
         return NATIVE and self._brokers.only is not None
 
     def resolve(
-        self, definitions: Mapping[str, TopicDefinition], generation: int, application: str
+        self, definitions: Mapping[str, TopicDefinition], generation: int, asker: Asker
     ) -> dict[str, Destination]:
-        return self._topics.resolve(definitions, generation, application)
+        return self._topics.resolve(definitions, generation, asker)
 
     def served_as(self, durability: int) -> int:
         return LANES[lane_of(durability)].durability

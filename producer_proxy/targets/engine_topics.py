@@ -16,7 +16,7 @@ from engine.client.append import Destination, Destinations
 from engine.client.brokers import Broker, Brokers
 from engine.client.durability import number_of
 from engine.link import layout
-from producer_proxy.targets.base import ResolveError
+from producer_proxy.targets.base import NOBODY, Asker, ResolveError
 from producer_proxy.targets.topic_view import TopicView
 
 RESOLVE_TIMEOUT_S = 3.0
@@ -78,12 +78,10 @@ class EngineTopics:
         return True
 
     def resolve(
-        self, definitions: Mapping[str, TopicDefinition], generation: int, application: str
+        self, definitions: Mapping[str, TopicDefinition], generation: int, asker: Asker
     ) -> dict[str, Destination]:
         """Destinations of these topics; blocks the greenlet while broker groups are asked for those not known yet.
 
-        Args:
-            application: new topics count for it.
         Raises:
             ResolveError: the broker did not answer, or the application may create no more topics.
         """
@@ -97,7 +95,7 @@ class EngineTopics:
             else:
                 missing[name] = definition
         if missing:
-            found |= self._look_up(missing, application)
+            found |= self._look_up(missing, asker)
         for destination in found.values():
             destination.checked_at = generation & 0xFFFFFFFF
             self._mark(destination)
@@ -108,7 +106,7 @@ class EngineTopics:
         generation = self._view.generation
         found = {name: topic for name in names if (topic := self._view.topic(name)) is not None}
         here = {name: topic for name, topic in found.items() if ENGINE_HOME in (topic.home, topic.secondary)}
-        return self.resolve(here, generation, "")
+        return self.resolve(here, generation, NOBODY)
 
     def _mark(self, destination: Destination) -> None:
         if self._buffer is not None:
@@ -116,10 +114,10 @@ class EngineTopics:
             destination.diverted = self._buffer.has_backlog(name)
             destination.buffered = destination.diverted or self._buffer.takes(name)
 
-    def _look_up(self, definitions: Mapping[str, TopicDefinition], application: str) -> dict[str, Destination]:
+    def _look_up(self, definitions: Mapping[str, TopicDefinition], asker: Asker) -> dict[str, Destination]:
         for _ in range(LOOK_UPS_MAX):
             generation = self._brokers.generation
-            made = self._ask(definitions, application)
+            made = self._ask(definitions, asker)
             if generation == self._brokers.generation:
                 break
         else:
@@ -129,23 +127,26 @@ class EngineTopics:
             self.known.put(destination)
         return made
 
-    def _ask(self, definitions: Mapping[str, TopicDefinition], application: str) -> dict[str, Destination]:
+    def _ask(self, definitions: Mapping[str, TopicDefinition], asker: Asker) -> dict[str, Destination]:
         only = self._brokers.only
         if only is None:
-            return self._ask_groups(definitions, application)
-        return self._ask_only(only, definitions, application)
+            return self._ask_groups(definitions, asker)
+        return self._ask_only(only, definitions, asker)
 
     def _ask_only(
-        self, broker: Broker, definitions: Mapping[str, TopicDefinition], application: str
+        self, broker: Broker, definitions: Mapping[str, TopicDefinition], asker: Asker
     ) -> dict[str, Destination]:
         self._check_answers(broker)
         asked_at, code = time.monotonic(), layout.UNAVAILABLE
         self._asked_at.append(asked_at)
         try:
-            code, answer = broker.rpc.call(layout.TOPIC, _question(definitions, application), RESOLVE_TIMEOUT_S)
+            code, answer = broker.rpc.call(
+                layout.TOPIC, _question(definitions, asker), min(RESOLVE_TIMEOUT_S, asker.timeout_s)
+            )
         finally:
             self._asked_at.remove(asked_at)
-            self._is_silent = code == layout.TIMEOUT
+            # A question whose asker waits for less tells nothing of the engine.
+            self._is_silent = code == layout.TIMEOUT and time.monotonic() - asked_at >= SILENT_S
         if code == layout.TIMEOUT:  # of the question; the messages were not sent
             raise ResolveError(layout.UNAVAILABLE, "the engine did not answer in time; nothing was stored")
         if code != layout.OK:
@@ -165,7 +166,7 @@ class EngineTopics:
         if is_hanging or (asked_at and (self._is_silent or time.monotonic() - asked_at[0] > SILENT_S)):
             raise ResolveError(layout.OVERLOADED, "the engine does not answer; nothing was stored")
 
-    def _ask_groups(self, definitions: Mapping[str, TopicDefinition], application: str) -> dict[str, Destination]:
+    def _ask_groups(self, definitions: Mapping[str, TopicDefinition], asker: Asker) -> dict[str, Destination]:
         """Ask each broker group about the topics of which it holds queues.
 
         The queues of a group that does not answer stay unused for now.
@@ -175,7 +176,7 @@ class EngineTopics:
             broker.number: {name: topic for name, topic in definitions.items() if broker.number in homes[name]}
             for broker in self._brokers.listed
         }
-        given = self._gather({number: topics for number, topics in asked.items() if topics}, application)
+        given = self._gather({number: topics for number, topics in asked.items() if topics}, asker)
         made = {}
         for name, topic in definitions.items():
             found = {number: topics[name] for number, topics in given.items() if name in topics}
@@ -205,17 +206,18 @@ class EngineTopics:
             raise ResolveError(layout.UNAVAILABLE, str(error)) from error
 
     def _gather(
-        self, asked: dict[int, dict[str, TopicDefinition]], application: str
+        self, asked: dict[int, dict[str, TopicDefinition]], asker: Asker
     ) -> dict[int, dict[str, dict[str, Any]]]:
         """Answers about topics by group number, of the groups that answer in time.
 
         A group whose last appends were late is asked too: without its topic id, no key of it could be sent.
         """
         usable = {each.number: each for each in self._brokers.listed if not (each.breaker.refusing or each.is_silent)}
-        questions = {number: _question(topics, application) for number, topics in asked.items() if number in usable}
-        answers = self._brokers.router.gather(layout.TOPIC, questions, SILENT_S, OTHERS_TIMEOUT_S)
+        questions = {number: _question(topics, asker) for number, topics in asked.items() if number in usable}
+        timeout_s = min(SILENT_S, asker.timeout_s)
+        answers = self._brokers.router.gather(layout.TOPIC, questions, timeout_s, OTHERS_TIMEOUT_S)
         for number, (code, _) in answers.items():
-            if code == layout.TIMEOUT:
+            if code == layout.TIMEOUT and timeout_s == SILENT_S:
                 usable[number].note_silence()
         for code, answer in answers.values():
             if code == layout.QUOTA_EXCEEDED:
@@ -238,9 +240,9 @@ class EngineTopics:
             self.known.discard(name)
 
 
-def _question(definitions: Mapping[str, TopicDefinition], application: str) -> bytes:
+def _question(definitions: Mapping[str, TopicDefinition], asker: Asker) -> bytes:
     asked = [{"name": stored_name(name, topic.made_ms), "queues": topic.queues} for name, topic in definitions.items()]
-    return json.dumps({"topics": asked, "application": application}).encode()
+    return json.dumps({"topics": asked, "application": asker.application}).encode()
 
 
 def _destination(

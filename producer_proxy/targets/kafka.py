@@ -24,6 +24,7 @@ from engine.link.produce import ANY_PARTITION, RESERVED_PREFIX, ProducedMessage,
 from producer_proxy.targets.base import (
     STORED,
     AllStored,
+    Asker,
     MessageSlice,
     OnOutcomes,
     Outcome,
@@ -108,7 +109,7 @@ class KafkaTarget(SendTarget):
         self._looking: Any = None
 
     def resolve(
-        self, definitions: Mapping[str, TopicDefinition], generation: int, application: str
+        self, definitions: Mapping[str, TopicDefinition], generation: int, asker: Asker
     ) -> dict[str, KafkaDestination]:
         if self._hot is not None and self.lane is not None:
             self._hot.learn(self.name, self.lane, definitions, generation)

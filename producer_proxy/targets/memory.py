@@ -12,7 +12,7 @@ from common.keyhash import queue_of
 from common.memory_broker import MemoryBroker
 from engine.client.durability import number_of
 from engine.link.record import encode_record
-from producer_proxy.targets.base import MessageSlice, OnOutcomes, Outcome, SendTarget
+from producer_proxy.targets.base import Asker, MessageSlice, OnOutcomes, Outcome, SendTarget
 
 
 class MemoryDestination(NamedTuple):
@@ -39,7 +39,7 @@ class MemoryTarget(SendTarget):
         self._turn = 0
 
     def resolve(
-        self, definitions: Mapping[str, TopicDefinition], generation: int, application: str
+        self, definitions: Mapping[str, TopicDefinition], generation: int, asker: Asker
     ) -> dict[str, MemoryDestination]:
         return {name: self._destination(definition) for name, definition in definitions.items()}
 

@@ -9,7 +9,7 @@ from common.config.text_values import kafka_cluster_of
 from common.contract import Code
 from common.wire.calls import Message
 from producer_proxy.admission.fences import Fences
-from producer_proxy.targets.base import ResolveError, SendTarget
+from producer_proxy.targets.base import NOBODY, Asker, ResolveError, SendTarget
 from producer_proxy.targets.kafka_homes import KafkaHomes
 from producer_proxy.targets.sent import MarkingTarget
 from producer_proxy.targets.topic_view import TopicView
@@ -103,11 +103,9 @@ class Topics:
         """Whether the definition of a topic that has none was deleted on purpose."""
         return self._view.topic_was_deleted(name)
 
-    def find(self, names: list[str], application: str = "") -> dict[str, TopicRoute]:
+    def find(self, names: list[str], asker: Asker = NOBODY) -> dict[str, TopicRoute]:
         """Routes of defined topics; blocks the greenlet while a target is asked for unknown destinations.
 
-        Args:
-            application: who sends; empty: not known, as for buffered messages.
         Raises:
             ResolveError: a target did not answer, a topic is not defined any more, or the application may create no
                 more topics.
@@ -127,5 +125,5 @@ class Topics:
         return {
             name: TopicRoute(target, destination)
             for target, definitions in by_target.items()
-            for name, destination in target.resolve(definitions, generation, application).items()
+            for name, destination in target.resolve(definitions, generation, asker).items()
         }

@@ -205,6 +205,23 @@ def test_an_engine_that_never_answered_anything_is_tried_by_one_first_message_at
     assert timed(client, message, fixed)[0].code == Code.OK
 
 
+@pytest.mark.parametrize("timeout_ms", [100, 400])
+def test_a_first_message_is_refused_at_its_deadline_and_says_nothing_of_the_engine_to_others(desk, timeout_ms):
+    first, second = new_topics(desk, "orders.first", "orders.second")
+    client, fixed = desk.client(), credential()
+    desk.broker.resolves.clear()
+    began = time.monotonic()
+    (result,) = client.call(request(first, credential=fixed, timeout_ms=timeout_ms))
+    assert (result.code, time.monotonic() - began < 0.9) == (
+        Code.UNAVAILABLE,
+        True,
+    ) and "nothing was stored" in result.error
+    trial = gevent.spawn(client.call, request(second, credential=fixed))
+    wait_until(lambda: desk.broker.questions >= 2)
+    desk.broker.resolves.set()
+    assert codes(trial.get(timeout=3)) == [Code.OK]
+
+
 def test_a_grade_is_switched_off_and_on_by_hand(desk):
     graded(desk)
     client, fixed = desk.client(), credential()

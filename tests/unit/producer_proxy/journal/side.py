@@ -59,7 +59,7 @@ class Side(SendTarget):
         self._held: list = []
         self._turn = self.questions = 0
 
-    def resolve(self, definitions, generation, application):
+    def resolve(self, definitions, generation, asker):
         if self.is_down:
             raise ResolveError(Code.UNAVAILABLE, f"{self.name} is down")
         return {name: SideDestination(name, self.queues - self.added) for name in definitions}
