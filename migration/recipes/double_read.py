@@ -20,7 +20,7 @@ COURSES: Courses = {
     "soak": Course((PlanStep.CUT,), ("kafka_drained",), PlanStep.SOAKING, "rollback"),
     "rollback": Course(
         (PlanStep.VERIFIED, PlanStep.FENCED, PlanStep.CUT, PlanStep.SOAKING),
-        ("moved", "delayed", "dead_letters", "fence", "fenced_everywhere", "sent", "delayed_fenced", "quiet", "read_back",
+        ("moved", "policies", "delayed", "dead_letters", "fence", "fenced_everywhere", "sent", "delayed_fenced", "quiet", "read_back",
          "switch", "followed", "rearm", "lift"), PlanStep.COPYING,
         "verify and cut again", Aim.TO_KAFKA,
     ),

@@ -28,10 +28,10 @@ COURSES: Courses = {
     "cut": Course(
         CUTTABLE, ("one_writer", "error_rate", "policies", *_FENCING, "switch", "followed"), PlanStep.CUT, "rollback", Aim.SWAP_TO_ENGINE
     ),
-    "soak": Course((PlanStep.CUT,), ("journals", "divergence", "shape"), PlanStep.SOAKING, "rollback"),
+    "soak": Course((PlanStep.CUT,), ("policies", "journals", "divergence", "shape"), PlanStep.SOAKING, "rollback"),
     "rollback": Course(
         (PlanStep.VERIFIED, PlanStep.FENCED, PlanStep.CUT, PlanStep.SOAKING),
-        ("moved", "delayed", "dead_letters", *_FENCING, "switch", "followed", "lift"), PlanStep.COPYING,
+        ("moved", "policies", "delayed", "dead_letters", *_FENCING, "switch", "followed", "lift"), PlanStep.COPYING,
         "verify and cut again", Aim.SWAP_TO_KAFKA,
     ),
     "retire": Course(

@@ -13,10 +13,10 @@ COURSES: Courses = {
     ),
     "fence": Course(CUTTABLE, ("error_rate", *_FENCING), PlanStep.FENCED, "abort, or wait: it ends by itself"),
     "cut": Course(CUTTABLE, ("error_rate", *_FENCING, "switch", "followed"), PlanStep.CUT, "rollback"),
-    "soak": Course((PlanStep.CUT,), ("tails", "copy_out"), PlanStep.SOAKING, "rollback"),
+    "soak": Course((PlanStep.CUT,), ("policies", "tails", "copy_out"), PlanStep.SOAKING, "rollback"),
     "rollback": Course(
         (PlanStep.VERIFIED, PlanStep.FENCED, PlanStep.CUT, PlanStep.SOAKING),
-        ("moved", "delayed", "dead_letters", "copy_out", "sources", "tails", "gates", "fence", "fenced_everywhere", "sent",
+        ("moved", "policies", "delayed", "dead_letters", "copy_out", "sources", "tails", "gates", "fence", "fenced_everywhere", "sent",
          "delayed_fenced", "quiet", "drained", "drained_tails", "switch", "followed", "no_copy_out", "lift"), PlanStep.COPYING,
         "verify and cut again", Aim.TO_KAFKA,
     ),

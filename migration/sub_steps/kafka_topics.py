@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from migration.facts import IN_ENGINE, Facts, Rules, TopicFacts
-from migration.recipes.course import Aim
+from migration.recipes.course import Aim, PlanStep
 from migration.states import Answer, PlanState, Refuse, Wait
 from migration.sub_steps.sub_step import SHOWN_MAX, SubStep, leaving
 
@@ -11,6 +11,7 @@ SOURCE = "source"
 """Gate that an operator may accept: several sources of a queue; where the home is the engine, another topic in Kafka."""
 OPEN_MS_MAX = 5_000
 """After it, a transaction that is open counts as one that hangs."""
+AFTER_CUT = (PlanStep.CUT, PlanStep.SOAKING)
 PASS_MS_MAX = 70_000
 """In it, a bridge moves its position over what Kafka has deleted and had nothing to copy."""
 
@@ -64,9 +65,15 @@ def _policies(state: PlanState, facts: Facts, rules: Rules) -> Answer:
     ]
     if not found:
         return None
+    told = ", ".join(found[:SHOWN_MAX])
+    if state.step in AFTER_CUT:
+        return Refuse(
+            f"{told}: Kafka removes records that it has a later one of: set it to delete in Kafka, and have what is missing there "
+            "written by `penstock migrate verify PLAN --all --repair`"
+        )
     return Refuse(
-        f"{', '.join(found[:SHOWN_MAX])}: the engine keeps every record, so it is another topic there: set it to delete in "
-        "Kafka, or leave the topic out of the plan"
+        f"{told}: the engine keeps every record, so it is another topic there: set it to delete in Kafka, or leave the topic out "
+        "of the plan"
     )
 
 

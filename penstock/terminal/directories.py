@@ -1,15 +1,19 @@
-"""A directory of a proxy as an argument. One that holds something else is refused: that nothing waits there would say nothing."""
+"""Directories as arguments: of a proxy, to read; and of the operator, to write files into."""
 
 import os
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
+from penstock.terminal.exits import FAILED, CommandError
+
 
 class StoreDirectory(click.Path):
-    """A path to the directory itself, not to one above or below it.
+    """A path to a proxy's directory itself. One that holds something else is refused: that nothing waits there would tell nothing.
 
     Args:
         name: of what it holds, for the sentence.
@@ -32,3 +36,14 @@ class StoreDirectory(click.Path):
         except OSError as error:
             self.fail(f"{path}: {error.strerror}", param, ctx)
         return path
+
+
+@contextmanager
+def writing_to(folder: Path) -> Iterator[None]:
+    """Make the directory of `--out` where it is missing. What fails there, also in the block, is the command's error."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            yield
+    except OSError as error:
+        raise CommandError(f"--out {folder}: {error.strerror or error}", FAILED) from error

@@ -12,6 +12,8 @@ from common.contract import Code
 from common.kafka.codes import ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID
 from common.kafka.errors import KafkaRefusal
 from common.kafka.records import Partition
+from common.names import NAME_RULE, is_name
+from common.quoting import quoted
 from common.utc import utc
 from engine.client.admin import AdminError
 from migration.entries import PlanStore
@@ -74,6 +76,8 @@ def command(
     handled and gets once more. Without --apply nothing is changed. With it, what is shown is what is set, and the group's
     consumers must have stopped, on Kafka and at the consumer proxies.
     """
+    if not is_name(name):
+        raise click.UsageError(f"--group {quoted(name)}: {NAME_RULE}")
     with administration(instance) as admin:
         planned = PlanStore(admin.store, admin.clock, admin.who).read(plan).plan
         names = [each for each in planned.topic_names if topic in (None, each)]

@@ -12,6 +12,7 @@ from migration.rehearsal.report import RehearsalReport
 from migration.rehearsal.walk import KILLS_MAX
 from penstock.commands.migrate.rehearsing import Rehearsal, RehearsalOptions, interruptible, remove_left
 from penstock.commands.migrate.work import say
+from penstock.terminal.directories import writing_to
 from penstock.terminal.exits import FAILED, USAGE, Command, CommandError
 from penstock.terminal.instance import Instance, administration, instance_options
 from penstock.terminal.output import is_for_scripts, output_option, show_one, show_value
@@ -63,6 +64,9 @@ def command(
     """
     if left is not None and not is_run(left):
         raise CommandError(f"--remove {left!r}: not a run: {RUN_RULE}", USAGE)
+    if folder is not None:
+        with writing_to(folder):
+            """Before the work."""
     with administration(instance) as admin:
         entry = PlanStore(admin.store, admin.clock, admin.who).read(plan)
         if left is not None:
@@ -84,9 +88,6 @@ def command(
 
 
 def _write(report: RehearsalReport, folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+    with writing_to(folder):
         for name, text in report.files().items():
             (folder / name).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"--out {folder}: {error.strerror or error}", FAILED) from error

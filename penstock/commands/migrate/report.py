@@ -11,7 +11,8 @@ from migration.reconcile.plan_check import KIND
 from migration.report import Report, Sample, sample_of
 from penstock.commands.migrate.status import topic_rows
 from penstock.commands.migrate.work import deployment_of, say
-from penstock.terminal.exits import FAILED, Command, CommandError
+from penstock.terminal.directories import writing_to
+from penstock.terminal.exits import Command
 from penstock.terminal.instance import Instance, administration, instance_options
 from penstock.terminal.output import output_option, show_one
 
@@ -35,6 +36,8 @@ def command(instance: Instance, plan: str, folder: Path, seconds: int, output: s
 
     It has the plan, its topics and cuts, the last comparison by `verify`, and the history with a time line.
     """
+    with writing_to(folder):
+        """Before the work."""
     with administration(instance) as admin:
         entry = PlanStore(admin.store, admin.clock, admin.who).read(plan)
         with deployment_of(instance, admin, entry.plan, lambda sentence: None) as deployment:
@@ -50,12 +53,9 @@ def command(instance: Instance, plan: str, folder: Path, seconds: int, output: s
             entry, admin.clock.now_ms(), topic_rows(facts), cuts, check.value if check is not None else None, samples
         )
     files = report.files()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+    with writing_to(folder):
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"--out {folder}: {error.strerror or error}", FAILED) from error
     show_one({"plan": plan, "report": str(folder), "files": ", ".join(files)}, output)
 
 

@@ -33,7 +33,7 @@ from penstock.commands.migrate.work import (
     say,
 )
 from penstock.terminal import engines
-from penstock.terminal.exits import FAILED, UNAVAILABLE, Command, CommandError
+from penstock.terminal.exits import CONFLICT, FAILED, UNAVAILABLE, Command, CommandError
 from penstock.terminal.instance import Instance, administration, instance_options
 from penstock.terminal.output import is_for_scripts, output_option, show_one, show_rows
 from penstock.terminal.times import TimeType
@@ -78,6 +78,9 @@ def command(
     """
     if everything and from_ms is not None:
         raise click.UsageError("--all and --from: use one of them")
+    now_ms = SystemClock().now_ms()
+    if from_ms is not None and from_ms >= min(now_ms, now_ms if to_ms is None else to_ms):
+        raise click.UsageError("--from: use a time before --to and before now")
     if take and not repair:
         raise click.UsageError(f"--take {take}: it needs --repair")
     with administration(instance) as admin:
@@ -99,7 +102,7 @@ def command(
                 awaits = LAG not in accepted and refusal is None
                 entry = _check(
                     instance, admin, plans, entry, span, repair, take or "", output, is_again=number > 0, awaits=awaits,
-                    is_current=refusal is None,
+                    is_current=refusal is None, is_chosen=from_ms is not None or to_ms is not None,
                 )  # fmt: skip
                 if refusal is not None:
                     raise refusal
@@ -140,14 +143,14 @@ def _check_journals(admin: Administrator, entry: PlanEntry) -> None:
 
 def _check(
     instance: Instance, admin: Administrator, plans: PlanStore, entry: PlanEntry, span: TimeSpan, repair: bool,
-    take: str, output: str, is_again: bool, awaits: bool, is_current: bool,
+    take: str, output: str, is_again: bool, awaits: bool, is_current: bool, is_chosen: bool,
 ) -> PlanEntry:  # fmt: skip
     """Compare, repair, compare again; keep the result and show it. Raises CommandError where something differs.
 
     Args:
         is_again: the last comparison of this command found nothing: the plan's history has a line already.
         awaits: wait until the copies have what Kafka has.
-        is_current: the copies were brought up to date before.
+        is_current: the copies were brought up to date before. is_chosen: the span is the operator's.
     """
     written = Repaired(0, 0, [])
     doubtful = ranges_to_compare(admin.store, entry.plan.topic_names, span.from_ms, span.to_ms)
@@ -157,6 +160,11 @@ def _check(
             written = _repair(check, found, kafka.producer, take)
             say(f"repaired: {written.engine:,} in the engine, {written.kafka:,} in Kafka; comparing again")
             found = check.compare(span)
+        if is_chosen and not any(each.compared.kafka or each.compared.engine for each in found):
+            sentence = (
+                "no message is of the time from --from to --to: nothing was compared, and the plan stays as it is"
+            )
+            raise CommandError(f"plan {entry.plan.name}: {sentence}", CONFLICT)
         check.keep(found, span)
     left = divergence(found)
     if not (is_again and written == Repaired(0, 0, []) and not left):

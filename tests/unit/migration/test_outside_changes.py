@@ -141,6 +141,15 @@ def test_a_topic_that_is_compacted_by_now_is_refused(world, command):
     go(world, command)
 
 
+@pytest.mark.parametrize("command", ["soak", "rollback"])
+def test_a_topic_that_is_compacted_after_the_cut_neither_soaks_nor_goes_back(world, command):
+    go(world, *WAY[: 3 if command == "soak" else 4])
+    world.policies["pay"] = "compact"
+    refused(world, command, "pay: cleanup.policy is compact: Kafka removes records .*verify PLAN --all --repair")
+    world.policies["pay"] = "delete"
+    go(world, command)
+
+
 def say_of_tails(monkeypatch, which, sentence, world=None):
     """A comparison of what was copied last has this outcome; with a world only behind its fence."""
 

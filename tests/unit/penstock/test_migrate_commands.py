@@ -153,3 +153,18 @@ def test_the_entry_of_a_journal_at_work_is_not_removed_and_one_directory_of_two_
     assert "use the id of the lost one: j1, j2" in run("migrate", "forget-journal", "/journal", "--yes", code=4).stderr
     run("migrate", "forget-journal", "j1", "--yes")
     assert [name for name, _ in store.entries("journal")] == ["j2"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (("positions", "shop", "--group", ""), 2, '--group ""'),
+        (("positions", "shop", "--group", "a/b c"), 2, "--group"),
+        (("verify", "shop", "--from", "2999-01-01T00:00:00Z"), 2, "before now"),
+        (("verify", "shop", "--from", "1h", "--to", "2h"), 2, "before --to"),
+        (("rehearse", "shop", "--out", "/dev/null/x"), 1, "--out /dev/null/x: "),
+        (("report", "shop", "--out", "/dev/null/x"), 1, "--out /dev/null/x: "),
+    ],
+)
+def test_a_value_that_leads_to_nothing_is_refused_before_the_work(run, stored, arguments, code, sentence):  # noqa: F811
+    assert sentence in run("migrate", *arguments, code=code).stderr
