@@ -1,6 +1,7 @@
 """The page of a run with peers: `python -m bench.peers.page RUN.json [DIR]` writes `peers.md` and its plots.
 
-RUN.json is the output of `python -m bench.peers -o json`. DIR is `docs/runs` by default. Needs the extra `plots`.
+RUN.json is the output of `python -m bench.peers -o json`. DIR is `docs/runs` by default. The page's part on replicas stays
+as it is. Needs the extra `plots`.
 """
 
 import json
@@ -12,6 +13,9 @@ from typing import Any
 from bench.peers.workloads import WORKLOADS
 
 OURS, PEERS = "#1b7f5c", "#9aa5b1"
+REPLICATED = "\n## With replicas\n"
+"""Begins the part of the page that `bench.peers.replicated.page` writes."""
+
 PERCENTILES = {"p50": "p50", "p99": "p99", "p99_9": "p99.9", "p99_99": "p99.99", "max_ms": "max"}
 
 
@@ -24,8 +28,15 @@ def main(arguments: list[str]) -> int:
     names = [each.name for each in WORKLOADS if any(row["workload"] == each.name for row in run["runs"])]
     for name in names:
         draw(run["runs"], name, folder / f"peers-{name}.svg")
-    (folder / "peers.md").write_text(page(run, names))
+    write(folder, own=page(run, names))
     return 0
+
+
+def write(folder: Path, *, own: str = "", replicated: str = "") -> None:
+    """Write `peers.md`: the part that is given anew, the other one as it was."""
+    path = folder / "peers.md"
+    before, head, after = (path.read_text() if path.exists() else "").partition(REPLICATED)
+    path.write_text((own or before) + (replicated or head + after))
 
 
 def page(run: dict[str, Any], names: Iterable[str]) -> str:
@@ -37,7 +48,13 @@ def page(run: dict[str, Any], names: Iterable[str]) -> str:
         f"{run['warmup_s']:g} s of warm-up at full load and a window of {run['seconds']:g} s each.",
         "Method and settings of each system: [bench/peers/README.md](../../bench/peers/README.md).",
         "Made by `python -m bench.peers.page`. Terms: [glossary](../glossary.md).",
+        "",
+        "## Asked and measured",
+        "",
+        "| workload | ours | peer | figure | measured | asked | |",
+        "|---|---|---|---|---:|---:|---|",
     ]
+    lines += [ratio_row(row) for row in run["ratios"]]
     questions = {each.name: each.question for each in WORKLOADS}
     for name in names:
         rows = [row for row in run["runs"] if row["workload"] == name]
@@ -49,14 +66,6 @@ def page(run: dict[str, Any], names: Iterable[str]) -> str:
         ]
         lines += ["|---|" + "---:|" * (len(PERCENTILES) + 4)]
         lines += [figures_row(row) for row in rows]
-    lines += [
-        "",
-        "## Ratios",
-        "",
-        "| workload | ours | peer | figure | measured | asked | |",
-        "|---|---|---|---|---:|---:|---|",
-    ]
-    lines += [ratio_row(row) for row in run["ratios"]]
     lines += [f"\nInvalid: {fault}." for fault in run["faults"]]
     return "\n".join(lines) + "\n"
 

@@ -1,5 +1,5 @@
-"""The page of a run with replicas: `python -m bench.peers.replicated.page RUN.json [DIR]` writes `peers-replicated.md` and its
-plots.
+"""The page of a run with replicas: `python -m bench.peers.replicated.page RUN.json [DIR]` writes its part of `peers.md` and
+its plots.
 
 RUN.json is what `python -m bench.peers.replicated --out RUN.json` wrote. DIR is `docs/runs` by default. Needs the extra
 `plots`.
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bench.peers.page import OURS, PEERS, PERCENTILES, draw, figures_row
+from bench.peers.page import OURS, PEERS, PERCENTILES, REPLICATED, draw, figures_row, write
 from bench.peers.replicated.switch_over import STRIKES
 from bench.peers.replicated.workloads import STEADY, WORKLOADS
 
@@ -22,7 +22,7 @@ HEAD = (
     "One run of `make peers-replicated`: {machine}, commit {commit}. {warmup_s:g} s of warm-up at full load and a window of "
     "{seconds:g} s each. Load of the machine (average of a minute) before the first system and after each: {loads}. Method "
     "and settings of each system: [bench/peers/README.md](../../bench/peers/README.md#with-replicas). Made by "
-    "`python -m bench.peers.replicated.page`. Terms: [glossary](../glossary.md)."
+    "`python -m bench.peers.replicated.page`."
 )
 WIDTH = 120
 
@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> int:
     for name in measured(run):
         draw(run["runs"], name, folder / f"{NAME}-{name}.svg")
     draw_gaps(run["switches"], folder / f"{NAME}-{STEADY.name}.svg")
-    (folder / f"{NAME}.md").write_text(page(run))
+    write(folder, replicated=page(run))
     return 0
 
 
@@ -48,21 +48,20 @@ def measured(run: dict[str, Any]) -> list[str]:
 def page(run: dict[str, Any]) -> str:
     loads = ", ".join(f"{load:.1f}" for load in run["load"])
     head = HEAD.format(**{**run, "loads": loads})
-    lines = ["# Penstock beside Kafka, RocketMQ and NATS JetStream, with replicas", ""]
-    lines += [*textwrap.wrap(head, WIDTH, break_long_words=False, break_on_hyphens=False), ""]
-    lines += [f"## {STEADY.name}: {STEADY.question}", "", f"![{STEADY.name}]({NAME}-{STEADY.name}.svg)", ""]
+    lines = [REPLICATED, *textwrap.wrap(head, WIDTH, break_long_words=False, break_on_hyphens=False), ""]
+    lines += ["| what | ours | peer | measured | asked | |", "|---|---|---|---:|---:|---|"]
+    lines += [ratio_row(row) for row in run["ratios"] if row["most"] is not None]
+    lines += ["", f"### {STEADY.name}: {STEADY.question}", "", f"![{STEADY.name}]({NAME}-{STEADY.name}.svg)", ""]
     lines += ["The longest time without a stored message, in ms.", ""]
     lines += ["| system | strike | times | least | median | greatest | calls that failed |", "|---|---|" + "---:|" * 5]
     lines += gap_rows(run["switches"])
     questions = {each.name: each.question for each in WORKLOADS}
     for name in measured(run):
-        lines += ["", f"## {name}: {questions[name]}", "", f"![{name}]({NAME}-{name}.svg)", ""]
+        lines += ["", f"### {name}: {questions[name]}", "", f"![{name}]({NAME}-{name}.svg)", ""]
         shown = " ms | ".join(PERCENTILES.values())
         lines += [f"| system | messages/s | {shown} ms | < 1 ms | server CPU µs | RSS MiB |"]
         lines += ["|---|" + "---:|" * (len(PERCENTILES) + 4)]
         lines += [figures_row(row) for row in run["runs"] if row["workload"] == name]
-    lines += ["", "## Ratios", "", "| what | ours | peer | measured | asked | |", "|---|---|---|---:|---:|---|"]
-    lines += [ratio_row(row) for row in run["ratios"]]
     lines += [f"\nInvalid: {fault}." for fault in run["faults"]]
     return "\n".join(lines) + "\n"
 
@@ -86,8 +85,8 @@ def by_strike(switches: list[dict[str, Any]]) -> dict[tuple[str, str], list[dict
 
 
 def ratio_row(row: dict[str, Any]) -> str:
-    asked = f"≤ 1/{1 / row['most']:.0f}" if row["most"] is not None else ""
-    met = "" if row["most"] is None else "met" if row["met"] else "**missed**"
+    """One ratio that a goal is set for."""
+    asked, met = f"≤ 1/{1 / row['most']:.0f}", "met" if row["met"] else "**missed**"
     ratio = row["ratio"]
     shown = f"1/{1 / ratio:.1f}" if 0 < ratio < 0.5 else f"{ratio:.2f} ×"
     return f"| {row['what']} | {row['ours']} | {row['peer']} | {shown} | {asked} | {met} |"

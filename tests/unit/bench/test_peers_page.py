@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 
 from bench.peers.__main__ import as_dict
-from bench.peers.page import main
+from bench.peers.page import REPLICATED, main, write
 from bench.peers.penstock import NATIVE
 from bench.peers.workloads import Terms
 from tests.unit.bench.test_peers_report import run
@@ -37,3 +37,10 @@ def test_the_same_run_makes_the_same_plot(tmp_path):
 def test_without_a_run_it_says_how_it_is_called(capsys):
     assert main([]) == 2
     assert "python -m bench.peers.page RUN.json" in capsys.readouterr().err
+
+
+def test_the_part_on_replicas_stays_where_a_run_is_shown_anew(tmp_path):
+    write(tmp_path, own="# first\n")
+    write(tmp_path, replicated=f"{REPLICATED}kept\n")
+    write(tmp_path, own="# second\n")
+    assert (tmp_path / "peers.md").read_text() == f"# second\n{REPLICATED}kept\n"
