@@ -1,4 +1,4 @@
-"""Messages as Kafka records, and back: every row of the table "Send" in docs/design/0034-kafka.md."""
+"""Messages as Kafka records, and back: every row of the table of records in docs/kafka.md."""
 
 import pytest
 from hypothesis import given
