@@ -198,8 +198,7 @@ class Deployment:
             rows = copied.get(name, [])
             known = bool(rows) and all(each.number for each in rows) and not found[name].foreign
             found[name] = replace(
-                found[name], faults=source_faults(rows), copied_ends=tuple(each.end for each in rows),
-                copied_firsts=tuple(each.sources[0].first if each.sources else 0 for each in rows),
+                found[name], **_of_sources(rows),
                 copied_in=tuple(positions[Partition(name, n)] for n in range(topic.queues)) if known else (),
                 **self._uncopied(name, positions, found[name].losses) if known and self._tails is not None else {},
             )  # fmt: skip
@@ -379,6 +378,15 @@ class Deployment:
                 found = topic_of(self._kafka(), name)
                 sources = [source_of(self._kafka().describe().cluster_id, found, n) for n in range(topic.queues)]
                 self._engine.rebase(topic, sources, ends, f"plan {self._plan.name}: {BOTH_HAVE}")
+
+
+def _of_sources(rows: Sequence[SourceState]) -> dict[str, Any]:
+    """Facts that the states of a topic's sources tell."""
+    return {
+        "faults": source_faults(rows), "copied_ends": tuple(each.end for each in rows),
+        "copied_firsts": tuple(each.sources[0].first if each.sources else 0 for each in rows),
+        "copy_nexts": tuple(each.next for each in rows),
+    }  # fmt: skip
 
 
 def _no_cut(name: str) -> CutRecord:

@@ -41,7 +41,7 @@ def rows(plan: MigrationPlan, command: str) -> list[dict[str, Any]]:
         {
             "sub_step": name,
             "does": SUB_STEPS[name].does.format(**numbers),
-            "takes": SUB_STEPS[name].takes,
+            "takes": SUB_STEPS[name].takes.format(**numbers),
             "undo": course.undo if at >= switched or not changes else "lifts the fence by itself",
         }
         for at, name in enumerate(course.sub_steps)

@@ -53,6 +53,7 @@ class TopicFacts:
         kafka_ends, engine_ends: end offsets by partition and queue; empty: not asked for.
         copied_in: per partition, the offset up to which the engine has it; empty: unknown, or no source is accepted.
         copied_out: per queue, the offset up to which Kafka has it; empty: not asked for.
+        copy_nexts: per queue, Kafka's offset with which a copy goes on; 0: also where it has not begun.
         stable_ends: per partition, up to where readers of committed records see it. A copy cannot pass it.
         cut_ms: time of the last cut; 0: there was none.
         cut_firsts: where the engine's own messages begin, from the record of the last cut; empty: there was none.
@@ -87,6 +88,7 @@ class TopicFacts:
     engine_ends: tuple[int, ...] = ()
     copied_in: tuple[int, ...] = ()
     copied_out: tuple[int, ...] = ()
+    copy_nexts: tuple[int, ...] = ()
     cut_ms: int = 0
     cut_firsts: tuple[int, ...] = ()
     kafka_firsts: tuple[int, ...] = ()

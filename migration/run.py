@@ -74,6 +74,7 @@ class CourseRun:
         self._since_s = self._still_since_s = clock.monotonic_s()
         self._still: dict[str, tuple[int, ...]] = {}
         self._told = ""
+        self._done: Do | None = None
 
     def run(self, command: str) -> PlanEntry:
         """Perform a command, or go on with it. Returns when its course has ended.
@@ -113,12 +114,14 @@ class CourseRun:
         decision = decide(self.entry.state, self._facts(), self.rules)
         if isinstance(decision, Write):
             self._take(decision.state)
-        elif isinstance(decision, Do):
+        elif isinstance(decision, Do) and decision != self._done:
             self._check_is_ours()
             self._world.perform(decision, self.entry.state)
-        else:
-            assert isinstance(decision, Wait)
-            self._tell(decision.sentence)
+            self._done = decision
+        else:  # what was done is not seen yet, or another writer was faster
+            if isinstance(decision, Wait):
+                self._tell(decision.sentence)
+            self._done = None
             self._pause(LOOK_S)
 
     def _check_is_ours(self) -> None:
@@ -185,7 +188,7 @@ class CourseRun:
         except VersionConflict as conflict:
             raise self._conflict(conflict) from conflict
         self._since_s = self._still_since_s = self._clock.monotonic_s()
-        self._still = {}
+        self._still, self._done = {}, None
         self._tell(what or f"{state.course}: {state.sub_step}")
 
     def _tell(self, sentence: str) -> None:

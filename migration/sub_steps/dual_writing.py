@@ -1,11 +1,12 @@
 """Sub-steps of the recipe whose proxies write to both sides."""
 
 from collections.abc import Mapping
+from itertools import zip_longest
 
 from migration.facts import IN_KAFKA, Facts, Rules
 from migration.recipes.course import PlanStep
 from migration.states import Answer, Do, PlanState, Refuse, Wait
-from migration.sub_steps.sub_step import SHOWN_MAX, SubStep, leaving, shown
+from migration.sub_steps.sub_step import FENCED, SHOWN_MAX, SubStep, leaving, shown
 
 JOURNALS, DIVERGENCE, DOUBTS, COUNTS = "journals", "divergence", "doubts", "counts"
 GATES = (JOURNALS, DIVERGENCE, DOUBTS, COUNTS)
@@ -98,11 +99,11 @@ def _paired_everywhere(state: PlanState, facts: Facts, rules: Rules) -> Answer:
 def _rebase(state: PlanState, facts: Facts, rules: Rules) -> Answer:
     if _is_divergence_accepted(state, rules):
         return None  # the copy goes on from where it was: it repeats messages, and misses none
-    wanted = [
+    wanted = tuple(
         name for name, each in leaving(state, facts).items()
-        if not each.copied_in or any(at < end for at, end in zip(each.copied_in, state.ends.get(name, ()), strict=False))
-    ]  # fmt: skip
-    return Do("rebase", tuple(wanted)) if wanted else None
+        if any(at < end for at, end in zip_longest(each.copy_nexts, state.ends.get(name, ()), fillvalue=0))
+    )  # fmt: skip
+    return Do("rebase", wanted) if wanted else None
 
 
 def _unpair(state: PlanState, facts: Facts, rules: Rules) -> Answer:
@@ -127,7 +128,7 @@ SUB_STEPS: Mapping[str, SubStep] = {
     ),
     "divergence": SubStep(_divergence, "waits until no journal holds a message of the topics", "seconds"),
     "copied": SubStep(
-        _copied, "waits until both sides have everything that was sent before the fence", "up to 60 s", is_guarded=True
+        _copied, "waits until both sides have everything that was sent before the fence", FENCED, is_guarded=True
     ),
     "counts": SubStep(
         _counts, "checks that both sides have got equally many messages per queue", "at once", is_guarded=True,

@@ -8,7 +8,7 @@ from migration.recipes.course import Aim
 from migration.states import Answer, Do, PlanState, Refuse, Wait, Write, after
 from migration.sub_steps.configuring import applied
 from migration.sub_steps.kafka_topics import standstill
-from migration.sub_steps.sub_step import SubStep, leaving, left_ends, shown
+from migration.sub_steps.sub_step import FENCED, SubStep, leaving, left_ends, shown
 
 APPLIED_MS_MAX = 5_000
 """After it, a proxy that has not applied a fence is taken for cut off: the fence is lifted."""
@@ -75,7 +75,7 @@ SUB_STEPS: Mapping[str, SubStep] = {
         is_guarded=True,
     ),
     "sent": SubStep(
-        _sent, "waits until sends of before the fence have their outcomes", "up to 30 s", is_guarded=True,
+        _sent, "waits until sends of before the fence have their outcomes", FENCED, is_guarded=True,
         asks_positions=True,
     ),
     "quiet": SubStep(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from migration.facts import MISSING, Facts, Rules
-from migration.states import Decision, PlanState, Refuse, Write, after, give_up
+from migration.states import Decision, Do, PlanState, Refuse, Wait, Write, after, give_up
 from migration.sub_steps import (
     configuring,
     copying,
@@ -44,7 +44,16 @@ def decide(state: PlanState, facts: Facts, rules: Rules) -> Decision:
         return Write(after(state))
     if isinstance(answer, Refuse):
         return Write(give_up(state, answer.sentence))
+    # Proxies count a fence's time from the first message that they refuse: a topic without senders stays fenced.
+    if sub_step.is_guarded and facts.waited_ms >= rules.fence_ms and isinstance(answer, Do | Wait):
+        return Write(give_up(state, _overdue(answer, facts.waited_ms)))
     return answer
+
+
+def _overdue(answer: Do | Wait, waited_ms: int) -> str:
+    """Why the course does not go on after the fence's time."""
+    told = answer.sentence if isinstance(answer, Wait) else f"{answer.work} of {shown(answer.topics)} is not done"
+    return f"{told} {waited_ms // 1000} s behind the fence: nothing was lost, begin again"
 
 
 def _without_fence(state: PlanState, facts: Facts) -> str:

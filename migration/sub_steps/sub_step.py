@@ -8,6 +8,8 @@ from migration.recipes.course import Aim
 from migration.states import Answer, Do, PlanState
 
 SHOWN_MAX = 5
+FENCED = "up to {fence} s"
+"""Time of a sub-step that only the fence's time bounds."""
 
 Decider = Callable[[PlanState, Facts, Rules], Answer]
 
@@ -17,8 +19,8 @@ class SubStep(NamedTuple):
     Attributes:
         decide: answers what is missing.
         does: a sentence with the plan's numbers in braces, see describe.rows.
-        takes: how long it takes.
-        is_guarded: whether it is for fenced topics only: without the fence the course is given up.
+        takes: how long it takes, with the same numbers.
+        is_guarded: whether it is for fenced topics only: without the fence, and after the fence's time, the course is given up.
         asks_positions: whether its facts need those of Kafka and the engine.
         asks_claims: whether its facts need what bridges copy.
         asks_leftovers: whether its facts need delayed messages and dead letters.

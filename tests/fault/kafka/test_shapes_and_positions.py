@@ -97,7 +97,7 @@ class Changing:
                 until(lambda message=message: sender.send(message)[0].code == Code.OK, f"{name} is OK", 60.0)
         return names
 
-    def produce(self, topic, prefix, count):
+    def produce(self, topic, prefix, count, partition=0):
         """Records of a writer beside the proxies; returns their ids."""
         names = [f"{prefix}{number}" for number in range(count)]
         producer = open_driver().producer(self.connection, ProducerOptions())
@@ -106,7 +106,7 @@ class Changing:
         headers = [[("penstock-id", each)] for each in values]
         codes: list[int] = []
         producer.produce(
-            OutgoingRecords([topic] * count, [0] * count, [1] * count, values, values, headers),
+            OutgoingRecords([topic] * count, [partition] * count, [1] * count, values, values, headers),
             lambda results: codes.extend(results.codes),
         )
         assert producer.flush(30) and set(codes) == {0}
@@ -250,6 +250,18 @@ def test_partitions_that_are_added_while_proxies_write_to_both_sides_lose_and_do
     changing.wait_same(topic, sent)
     changing.way(topic, "abort")  # the bridge copies the topic again, from where the proxies have ended
     sent += changing.send(topic, "copied", 20)
+    changing.wait_same(topic, sent)
+
+
+def test_an_abort_ends_while_partitions_that_were_added_have_no_record_and_what_comes_into_them_is_copied(changing):
+    topic = "empty"
+    changing.plan(topic, "double_write", partitions=2)
+    sent = changing.send(topic, "before", 10)
+    changing.way(topic, "verify")
+    changing.add_partitions(topic, 4)
+    until(lambda: changing.queues(topic) == 4, "four queues", FOLLOWED_S_MAX)
+    changing.way(topic, "abort")
+    sent += changing.produce(topic, "after", 5, partition=3)
     changing.wait_same(topic, sent)
 
 

@@ -176,6 +176,31 @@ def test_an_abort_leaves_no_record_of_an_added_partition_to_be_copied_again(worl
     assert [each[QUEUES] for each in world.copied.values()] == [2, 2]
 
 
+def test_an_abort_ends_although_a_partition_that_was_added_has_no_record_yet(world):
+    go(world, "start", "verify")
+    world.partitions = QUEUES + 2
+    for each in (world.kafka_side, world.engine_side):
+        each.messages = {name: [*queues, [], [7]] for name, queues in each.messages.items()}
+    for name in world.plan.topic_names:
+        world.change(name, queues=QUEUES + 2)
+    go(world, "abort")
+    assert (world.state.step, world.rebased) == (PlanStep.ABORTED, len(world.plan.topic_names))
+    assert [each[QUEUES:] for each in world.copied.values()] == [[None, 1]] * 2, "a copier begins with the first record"
+
+
+@pytest.mark.parametrize("is_busy", [True, False])
+def test_work_that_changes_nothing_is_repeated_with_pauses_until_the_fences_time_is_over(world, is_busy):
+    go(world, "start", "verify")
+    for _ in range(20):
+        world.turn()
+    world.is_busy, world.rebase = is_busy, lambda *_: None
+    told = "the fence of" if is_busy else r"rebase of orders, pay is not done 10 s behind the fence"
+    with pytest.raises(PlanRefused, match=told):
+        go(world, "abort")
+    assert world.progress.count("rebase: 2 topics") <= 101, "one per 0.1 s"
+    assert {each.fence for each in world.definitions().values()} == {None}
+
+
 class Waits(Exception):
     """A course would wait, with this sentence."""
 

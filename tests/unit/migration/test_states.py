@@ -114,6 +114,14 @@ def test_after_its_fence_a_course_is_given_up_as_soon_as_the_fence_is_gone():
         assert given_up.state.course == UNFENCE and "the fence of orders has ended" in given_up.state.reason
 
 
+def test_what_is_waited_for_behind_a_fence_ends_with_the_fences_time_although_no_message_has_met_the_fence():
+    unsent = facts(replace(OWN, fence="shop.1"), unsent=("p",), waited_ms=RULES.fence_ms - 1)
+    assert isinstance(decide(at("cut", "sent"), unsent, RULES), Wait)
+    given_up = decide(at("cut", "sent"), replace(unsent, waited_ms=RULES.fence_ms), RULES)
+    told = "sends of before the fence have no outcome yet at p 60 s behind the fence: nothing was lost, begin again"
+    assert (given_up.state.course, given_up.state.reason) == (UNFENCE, told)
+
+
 def test_a_fence_that_has_ended_leads_from_fenced_back_to_verified():
     state = PlanState("shop", PlanStep.FENCED, UNFENCE, "lift", reason="r", quits="cut")
     assert decide(state, facts(replace(OWN, fence="shop.1")), RULES) == Do("lift", ("orders",))

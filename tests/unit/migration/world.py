@@ -165,7 +165,7 @@ class World:
         self.copied = {name: [0] * QUEUES for name in self.plan.topic_names}
         self.copied_ends = {name: [0] * QUEUES for name in self.plan.topic_names}
         self.returned = {}
-        self.own = 0
+        self.own = self.rebased = 0
         self.proxies = [self.proxy_class(self, f"producer_proxy@{n}/host") for n in range(2)]
         self.progress, self.is_busy = [], True
         self.bypasses = False
@@ -251,7 +251,7 @@ class World:
     def _rows(self, name):
         for queue, (at, end) in enumerate(zip(self.copied[name], self.copied_ends[name], strict=True)):
             source = ForeignSource(b"cluster/" + TOPIC_ID.hex.encode(), queue)
-            yield SourceState(1, 1, at, end, [QueueSource(1, source, 0, 0, 0, "")])
+            yield NO_SOURCE if at is None else SourceState(1, 1, at, end, [QueueSource(1, source, 0, 0, 0, "")])
         added = self.definitions()[name].queues - len(self.copied[name]) if name in self.definitions() else 0
         yield from [NO_SOURCE] * added
 
@@ -264,7 +264,11 @@ class World:
     def rebase(self, topic, sources, ends, reason) -> None:
         before = self.copied[topic.name]
         assert len(sources) == len(ends) >= len(before)
-        self.copied[topic.name] = [max(pair) for pair in zip_longest(before, ends, fillvalue=0)]
+        self.rebased += 1
+        rows = zip_longest(before, ends)
+        self.copied[topic.name] = [
+            max(at or 0, end) or at for at, end in rows
+        ]  # None: no source, as no record has come
         added = [len(each) for each in self.engine_side.messages[topic.name]][len(before) :]
         self.copied_ends[topic.name] += added
 
