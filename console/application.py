@@ -2,7 +2,6 @@
 
 import logging
 import secrets
-from types import ModuleType
 from typing import Any
 
 from flask import Flask, Response, g, jsonify, redirect, render_template, request
@@ -12,96 +11,21 @@ from werkzeug.exceptions import BadRequest, Forbidden, HTTPException, NotFound, 
 from common.admin.errors import StateConflict
 from common.config.errors import ConfigError, EntryNotFound, InvalidEntry, VersionConflict
 from console import shown
-from console.api import changes, operations, reads, token_page, traffic_minutes
 from console.asking.topic_wish import ORDER_WORDS
 from console.database.sessions import SignedIn
 from console.errors import ConsoleError, DatabaseUnavailable, InvalidForm, RequestConflict
-from console.pages import (
-    actions,
-    alerts,
-    application_keys,
-    applications,
-    broker_groups,
-    channels,
-    charts,
-    code,
-    connections,
-    consumption,
-    dead_letters,
-    delayed,
-    group_actions,
-    group_changes,
-    groups,
-    health,
-    home,
-    limits,
-    lists_csv,
-    map,
-    masking,
-    messages,
-    migrations,
-    openid,
-    own,
-    people,
-    policy,
-    quotas,
-    rates,
-    requests,
-    search,
-    sign_in,
-    tail,
-    topic_deletion,
-    topic_requests,
-    topics,
-    traffic,
-)
-from console.pages import (
-    changes as topic_changes,
-)
 from console.parts import KEY, ConsoleParts, address, parts, signed_in
 from console.roles import Role
-from console.security.access import least_role
+from console.routes import menu, routes, sentence
 from console.security.headers import add_headers
 from engine.client.admin import AdminError
 from engine.link.errors import LinkError
 
 log = logging.getLogger("penstock.console")
-API_MODULES = (changes, reads, traffic_minutes)
-"""They register the operations."""
-PAGES: tuple[ModuleType, ...] = (
-    health, sign_in, openid, own, home, search, topics, groups, applications, requests, topic_requests,
-    consumption, code, topic_changes, group_changes, messages, map, broker_groups, migrations, charts, alerts,
-    channels, policy, limits, rates, actions, people, token_page, operations, group_actions, dead_letters,
-    delayed, tail, masking, connections, quotas, topic_deletion, lists_csv, application_keys,
-    traffic,
-)  # fmt: skip
 FORM_BYTES_MAX, FORM_PARTS_MAX = 2 << 20, 200
 SESSION_S = 12 * 3_600
-SAID = {
-    "password": "Your password is changed. Your other sessions and all your API tokens have ended.",
-    "saved": "The policy is saved.",
-    "quota": "The quota counts from the next decision on.",
-    "rule": "The rule is saved.",
-    "silenced": "The alerts are silenced. They are still shown here.",
-    "tested": "A test notice is on its way: see below.",
-    "reset": "The position was moved as the preview has shown. Messages in flight are delivered again.",
-    "paused": "Deliveries to the group stop within a second. Acknowledgements still count.",
-    "resumed": "Deliveries to the group go on.",
-    "masked": "The rule counts from now on.",
-    "unmasked": "The rule is removed.",
-    "deleted": "The topic is deleted. Every process follows within a second.",
-    "revoked": "The key is revoked. Every proxy refuses it within a second.",
-    "granted": "The grants are changed. Every proxy follows within a second.",
-    "closed": "The connection is closed.",
-    "cancelled": "The delayed message is cancelled.",
-    "begun": "The command was begun. Its lines appear below.",
-    "limits": "The limits are changed. Every proxy follows within a second.",
-    "spared": "The broker group's messages are steered. Every producer proxy follows within a second.",
-    "moved": "New messages go to these broker groups. Every process follows within a second.",
-    "switched": "The master was switched, and has adopted its role. Sends that waited are sent again.",
-    "out": "You are signed out.",
-    "sent": "The message was sent and stored; this is it.",
-}
+STATIC = "static"
+"""Flask's own endpoint, the only one that `routes()` does not have: files for everybody."""
 STATUS: dict[type[Exception], tuple[int, str]] = {
     InvalidForm: (422, "The form has a fault"),
     RequestConflict: (409, "Someone was faster"),
@@ -136,8 +60,8 @@ def make_application(composed: ConsoleParts) -> Flask:
     )
     app.jinja_env.globals.update(ORDER_WORDS=ORDER_WORDS)
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
-    for page in PAGES:
-        app.register_blueprint(page.blueprint)
+    for each in routes().values():
+        app.add_url_rule(each.path, each.endpoint, each.answer, methods=[each.method])
     app.before_request(check_request)
     app.after_request(finish_response)
     app.context_processor(page_context)
@@ -159,20 +83,21 @@ def check_request() -> ResponseReturnValue | None:
     except UnicodeDecodeError as error:
         request.query_string = b""  # the page of the error would read it, too
         raise BadRequest("The query of this address is not UTF-8.") from error
-    if request.endpoint in ("health.alive", "health.ready"):
-        return None  # a probe may send no Host header; the pages tell nothing about anybody
+    route = routes().get(request.endpoint or "")
+    if route is not None and route.is_for_probes:
+        return None
     if not parts().origins.knows_host(request.host):
         raise BadRequest("The console is not known by this host name: start it with --public-url.")
     if request.endpoint is None:
         raise NotFound()
-    needed = least_role(request.endpoint)
-    if needed is None:
-        log.error("endpoint=%s: it has no role in access.py: refused", request.endpoint)
+    if route is None and request.endpoint != STATIC:
+        log.error("endpoint=%s: it has no role in routes(): refused", request.endpoint)
         raise NotFound()
+    needed = route.role if route is not None else Role.NOBODY
     if is_api():
         check_bearer(needed)
         return None
-    if request.endpoint != "static":
+    if request.endpoint != STATIC:
         g.session = parts().sessions.find(request.cookies.get(cookie_name(), ""))
     own = signed_in()
     if needed > Role.NOBODY and own is None:
@@ -240,16 +165,17 @@ def finish_response(response: Response) -> Response:
         options: dict[str, Any] = {"httponly": True, "samesite": "Lax", "path": "/"}
         is_https = parts().origins.is_https
         response.set_cookie(cookie_name(), token, max_age=SESSION_S if token else 0, secure=is_https, **options)
-    return add_headers(response, parts().origins.is_https, request.endpoint == "static")
+    return add_headers(response, parts().origins.is_https, request.endpoint == STATIC)
 
 
 def page_context() -> dict[str, Any]:
     """What every template may use."""
     own = signed_in()
-    said = SAID.get(request.args.get("said", ""), "")
+    shown = {"Role": Role, "said": sentence(request.args.get("said", ""))}
     if own is None:
-        return {"me": None, "csrf": "", "Role": Role, "said": said, "away": ""}
-    return {"me": own.account, "csrf": own.csrf, "Role": Role, "said": said, "away": parts().configuration.away()}
+        return {**shown, "me": None, "csrf": "", "away": ""}
+    away = parts().configuration.away()
+    return {**shown, "me": own.account, "csrf": own.csrf, "away": away, "menu": menu(own.account.role)}
 
 
 def show_http_error(error: HTTPException) -> ResponseReturnValue:

@@ -28,6 +28,7 @@ from console.pages import (
 )
 from console.pages import requests as pages
 from console.parts import account, actor, parts
+from console.roles import Role
 from console.watching.alert_rules import NAMES
 
 SEEN = {"version": WHOLE}
@@ -42,6 +43,7 @@ def _shown(found: UserRequest) -> dict[str, Any]:
 @operation(
     "GET",
     "/requests",
+    Role.VIEWER,
     "Requests for topics and for consumption, newest first.",
     {"state": TEXT, "before": WHOLE, "limit": WHOLE},
 )
@@ -54,20 +56,20 @@ def requests() -> Any:
     }
 
 
-@operation("GET", "/requests/{request_id}", "One request with its events.")
+@operation("GET", "/requests/{request_id}", Role.VIEWER, "One request with its events.")
 def request_for_topic(request_id: int) -> Any:
     events = [dict(row._mapping) for row in parts().requests.events(request_id)]
     return {**_shown(pages.found_request(request_id)), "events": events}
 
 
-@operation("POST", "/requests", "Ask for a topic. Fields that are left out have the form's defaults.",
+@operation("POST", "/requests", Role.OWNER, "Ask for a topic. Fields that are left out have the form's defaults.",
            body={**dict.fromkeys(DEFAULTS, ANY_FIELD), "team": TEXT, "draft": FLAG}, required=["name", "description", "team"])  # fmt: skip
 def ask() -> Any:
     values, is_draft = _asked(DEFAULTS)
     return _shown(pages.found_request(topic_requests.store_request(values, is_draft)))
 
 
-@operation("POST", "/requests/consumption", "Ask for consumption. Fields that are left out have the form's defaults.",
+@operation("POST", "/requests/consumption", Role.OWNER, "Ask for consumption. Fields that are left out have the form's defaults.",
            body={**dict.fromkeys(CONSUMPTION_DEFAULTS, ANY_FIELD), "team": TEXT, "draft": FLAG},
            required=["name", "description", "team", "application", "topics"])  # fmt: skip
 def ask_consumption() -> Any:
@@ -99,25 +101,34 @@ def _field(value: Any) -> str:
     return str(value)[:10_000]
 
 
-@operation("POST", "/requests/{request_id}/comment", "Comment on a request.", body={"text": TEXT}, required=["text"])
+@operation(
+    "POST",
+    "/requests/{request_id}/comment",
+    Role.OWNER,
+    "Comment on a request.",
+    body={"text": TEXT},
+    required=["text"],
+)
 def comment(request_id: int) -> Any:
     pages.comment_on(request_id, text_of(body(), "text").strip())
     return request_for_topic(request_id)
 
 
-@operation("POST", "/requests/{request_id}/submit", "Hand in a draft.", body=SEEN, required=["version"])
+@operation("POST", "/requests/{request_id}/submit", Role.OWNER, "Hand in a draft.", body=SEEN, required=["version"])
 def submit(request_id: int) -> Any:
     pages.submit_draft(request_id, whole_of(body(), "version"))
     return request_for_topic(request_id)
 
 
-@operation("POST", "/requests/{request_id}/withdraw", "Take a request back.", body=SEEN, required=["version"])
+@operation(
+    "POST", "/requests/{request_id}/withdraw", Role.OWNER, "Take a request back.", body=SEEN, required=["version"]
+)
 def withdraw(request_id: int) -> Any:
     pages.withdraw_request(request_id, whole_of(body(), "version"))
     return request_for_topic(request_id)
 
 
-@operation("POST", "/requests/{request_id}/approve", "Approve a request, and write the topic.",
+@operation("POST", "/requests/{request_id}/approve", Role.OPERATOR, "Approve a request, and write the topic.",
            body={**SEEN, "reason": TEXT, "beyond_quota": FLAG}, required=["version"])  # fmt: skip
 def approve(request_id: int) -> Any:
     found, given = pages.found_request(request_id), body()
@@ -126,7 +137,7 @@ def approve(request_id: int) -> Any:
     return request_for_topic(request_id)
 
 
-@operation("POST", "/requests/{request_id}/reject", "Reject a request with a reason.",
+@operation("POST", "/requests/{request_id}/reject", Role.OPERATOR, "Reject a request with a reason.",
            body={**SEEN, "reason": TEXT}, required=["version", "reason"])  # fmt: skip
 def reject(request_id: int) -> Any:
     given = body()
@@ -134,7 +145,7 @@ def reject(request_id: int) -> Any:
     return request_for_topic(request_id)
 
 
-@operation("POST", "/broker-groups/{name}/switch", "Switch the master of a broker group, as its page does.",
+@operation("POST", "/broker-groups/{name}/switch", Role.OPERATOR, "Switch the master of a broker group, as its page does.",
            body={"to": TEXT, "master": TEXT}, required=["to", "master"])  # fmt: skip
 def switch_master(name: str) -> Any:
     given = body()
@@ -145,25 +156,31 @@ def switch_master(name: str) -> Any:
 PATTERNS = dict.fromkeys(application_keys.KINDS, TEXTS)
 
 
-@operation("POST", "/applications", "Create an application; its secret is in this answer alone.",
+@operation("POST", "/applications", Role.OPERATOR, "Create an application; its secret is in this answer alone.",
            body={"name": TEXT, **PATTERNS}, required=["name"])  # fmt: skip
 def make_application() -> Any:
     given = body()
     return _key(application_keys.make_application(text_of(given, "name"), _patterns(given)))
 
 
-@operation("POST", "/applications/{name}/keys", "Make a second key; its secret is in this answer alone.")
+@operation("POST", "/applications/{name}/keys", Role.OPERATOR, "Make a second key; its secret is in this answer alone.")
 def make_key(name: str) -> Any:
     return _key(application_keys.add_key(name))
 
 
-@operation("POST", "/applications/{name}/keys/{key}/revoke", "Reject a key from now on.")
+@operation("POST", "/applications/{name}/keys/{key}/revoke", Role.OPERATOR, "Reject a key from now on.")
 def revoke_key(name: str, key: str) -> Any:
     application_keys.revoke_key(name, key)
     return {"application": name, "revoked": key}
 
 
-@operation("POST", "/applications/{name}/grants", "Add grants, or remove them.", body={**PATTERNS, "remove": FLAG})
+@operation(
+    "POST",
+    "/applications/{name}/grants",
+    Role.OPERATOR,
+    "Add grants, or remove them.",
+    body={**PATTERNS, "remove": FLAG},
+)
 def change_grants(name: str) -> Any:
     given = body()
     application_keys.change_grants(name, _patterns(given), given.get("remove") is True)
@@ -179,7 +196,7 @@ def _key(made: NewKey) -> dict[str, str]:
     return {"application": made.app, "key_id": made.key_id, "secret": made.secret}
 
 
-@operation("POST", "/topics/{name}/delete", "Delete a topic, as its page does; `typed` is its name once more.",
+@operation("POST", "/topics/{name}/delete", Role.OPERATOR, "Delete a topic, as its page does; `typed` is its name once more.",
            body={"version": WHOLE, "typed": TEXT}, required=["version", "typed"])  # fmt: skip
 def delete_topic(name: str) -> Any:
     given = body()
@@ -187,7 +204,7 @@ def delete_topic(name: str) -> Any:
     return {"deleted": name}
 
 
-@operation("POST", "/quotas/{team_id}", "Change what the topics of a team may have in all; 0: no bound.",
+@operation("POST", "/quotas/{team_id}", Role.OPERATOR, "Change what the topics of a team may have in all; 0: no bound.",
            body={"version": WHOLE, **dict.fromkeys(BOUNDS, WHOLE)}, required=["version", *BOUNDS])  # fmt: skip
 def change_quota(team_id: int) -> Any:
     given = body()
@@ -196,12 +213,12 @@ def change_quota(team_id: int) -> Any:
     return {"team_id": team_id, "quota": quota.to_value()}
 
 
-@operation("POST", "/connections/{name}/close", "Close the connection of a client, as its page does.")
+@operation("POST", "/connections/{name}/close", Role.OPERATOR, "Close the connection of a client, as its page does.")
 def close_connection(name: str) -> Any:
     return {"closed": connections.close_client(name)._asdict()}
 
 
-@operation("POST", "/limits", "Change what every producer proxy accepts. Settings that are left out stay.",
+@operation("POST", "/limits", Role.OPERATOR, "Change what every producer proxy accepts. Settings that are left out stay.",
            body={"version": WHOLE, **dict.fromkeys((*limits.NUMBERS, *limits.LISTS), ANY_FIELD)}, required=["version"])  # fmt: skip
 def change_limits() -> Any:
     given = body()
@@ -213,7 +230,8 @@ def change_limits() -> Any:
     return {"settings": changed.to_value()}
 
 
-@operation("POST", "/broker-groups/{name}/writes", "Spare a broker group messages without a key (keyed), or use it again (all).",
+@operation("POST", "/broker-groups/{name}/writes", Role.OPERATOR,
+           "Spare a broker group messages without a key (keyed), or use it again (all).",
            body={"writes": TEXT, "seen": TEXT}, required=["writes", "seen"])  # fmt: skip
 def change_writes(name: str) -> Any:
     given = body()
@@ -221,7 +239,8 @@ def change_writes(name: str) -> Any:
     return {"name": changed.name, "writes": changed.writes}
 
 
-@operation("POST", "/topics/{name}/broker-groups", "Store a topic's new messages in these broker groups; dry_run only previews it.",
+@operation("POST", "/topics/{name}/broker-groups", Role.OPERATOR,
+           "Store a topic's new messages in these broker groups; dry_run only previews it.",
            body={"version": WHOLE, "broker_groups": TEXTS, "dry_run": FLAG}, required=["version", "broker_groups"])  # fmt: skip
 def move_topic(name: str) -> Any:
     given = body()
@@ -236,7 +255,7 @@ def move_topic(name: str) -> Any:
     }  # fmt: skip
 
 
-@operation("POST", "/migrations/{name}/{command}", "Begin a command of a plan, as its page does.",
+@operation("POST", "/migrations/{name}/{command}", Role.OPERATOR, "Begin a command of a plan, as its page does.",
            body={"version": WHOLE, "accept": TEXTS}, required=["version"])  # fmt: skip
 def begin_migration(name: str, command: str) -> Any:
     given = body()
@@ -247,7 +266,7 @@ def begin_migration(name: str, command: str) -> Any:
     return {"plan": name, "command": command}
 
 
-@operation("POST", "/alerts/silences", "Silence alerts for a time.",
+@operation("POST", "/alerts/silences", Role.OPERATOR, "Silence alerts for a time.",
            body={"rule": TEXT, "subject": TEXT, "reason": TEXT, "duration_ms": WHOLE},
            required=["rule", "subject", "reason", "duration_ms"])  # fmt: skip
 def silence() -> Any:
@@ -257,13 +276,13 @@ def silence() -> Any:
     return {"id": parts().alerts.silence(actor(), rule, subject, reason, duration_ms, NAMES)}
 
 
-@operation("POST", "/alerts/silences/{silence_id}/end", "End a silence now.")
+@operation("POST", "/alerts/silences/{silence_id}/end", Role.OPERATOR, "End a silence now.")
 def end_silence(silence_id: int) -> Any:
     parts().alerts.end_silence(actor(), silence_id)
     return {"id": silence_id}
 
 
-@operation("POST", "/apply", "Create and change topics, families and groups as `penstock apply` does.",
+@operation("POST", "/apply", Role.OPERATOR, "Create and change topics, families and groups as `penstock apply` does.",
            body={"declared": ANY, "prune": TEXTS, "dry_run": FLAG}, required=["declared"])  # fmt: skip
 def apply() -> Any:
     given = body()

@@ -1,17 +1,19 @@
-"""Operations of the API: each is a route and an entry of the OpenAPI document, so that neither can miss the other."""
+"""Operations of the API: each is a route with its role and an entry of the OpenAPI document, so that none can miss another."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from flask import Blueprint, jsonify, request
+from flask import jsonify, request
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import BadRequest
 
 from common.config.definitions import FamilyDefinition, GroupDefinition, TopicDefinition
 from common.config.setting import described, table_of
-from console.security.access import least_role
+from console.roles import Role
+from console.routes import Route, add
 
-blueprint = Blueprint("api", __name__, url_prefix="/api/v1")
+PREFIX = "/api/v1"
 Handler = Callable[..., Any]
 TEXT, WHOLE, FLAG = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
 ANY: dict[str, Any] = {"type": "object"}
@@ -23,6 +25,7 @@ class Operation(NamedTuple):
 
     method: str
     path: str
+    role: Role
     name: str
     summary: str
     query: Mapping[str, Any]
@@ -34,21 +37,20 @@ OPERATIONS: list[Operation] = []
 
 
 def operation(
-    method: str, path: str, summary: str, query: Mapping[str, Any] | None = None, body: Mapping[str, Any] | None = None,
-    required: Sequence[str] = (),
+    method: str, path: str, role: Role, summary: str, query: Mapping[str, Any] | None = None,
+    body: Mapping[str, Any] | None = None, required: Sequence[str] = (),
 ) -> Callable[[Handler], Handler]:  # fmt: skip
     """Register a function whose result is the JSON answer."""
 
     def register(handler: Handler) -> Handler:
         name = handler.__name__
-        OPERATIONS.append(Operation(method, path, name, summary, query or {}, body or {}, required))
-        route = path.replace("{", "<").replace("}", ">").replace("<request_id>", "<int:request_id>")
-        route = route.replace("<silence_id>", "<int:silence_id>").replace("<team_id>", "<int:team_id>")
+        OPERATIONS.append(Operation(method, path, role, name, summary, query or {}, body or {}, required))
+        route = re.sub(r"\{(\w+_id)\}", r"<int:\1>", path).replace("{", "<").replace("}", ">")
 
         def answer(**arguments: Any) -> ResponseReturnValue:
             return jsonify(handler(**arguments))
 
-        blueprint.add_url_rule(route, name, answer, methods=[method])
+        add(Route(PREFIX + route, method, role, f"api.{name}", answer))
         return handler
 
     return register
@@ -93,7 +95,7 @@ def document(version: str) -> dict[str, Any]:
     """The OpenAPI document."""
     paths: dict[str, Any] = {}
     for each in OPERATIONS:
-        paths.setdefault(f"/api/v1{each.path}", {})[each.method.lower()] = _described(each)
+        paths.setdefault(PREFIX + each.path, {})[each.method.lower()] = _described(each)
     schemas = {
         definition.__name__.removesuffix("Definition"): _schema_of(definition)
         for definition in (TopicDefinition, FamilyDefinition, GroupDefinition)
@@ -120,7 +122,7 @@ def _described(each: Operation) -> dict[str, Any]:
     found: dict[str, Any] = {
         "operationId": each.name,
         "summary": each.summary,
-        "x-role": role_of(each),
+        "x-role": each.role.label,
         "parameters": [
             *({"name": name, "in": "path", "required": True, "schema": WHOLE if name.endswith("_id") else TEXT} for name in names),
             *({"name": name, "in": "query", "schema": schema} for name, schema in each.query.items()),
@@ -139,12 +141,6 @@ def _described(each: Operation) -> dict[str, Any]:
             schema["required"] = list(each.required)
         found["requestBody"] = {"required": bool(each.required), "content": {"application/json": {"schema": schema}}}
     return found
-
-
-def role_of(each: Operation) -> str:
-    """The least role of an operation."""
-    role = least_role(f"api.{each.name}")
-    return role.label if role is not None else ""
 
 
 def _schema_of(definition: type) -> dict[str, Any]:

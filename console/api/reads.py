@@ -20,6 +20,7 @@ from console.pages.quotas import quotas_of_teams
 from console.pages.topics import QUEUES_SHOWN
 from console.pages.traffic import state_of_traffic
 from console.parts import parts
+from console.roles import Role
 from console.watching.alert_watch import shown_subject
 from migration.entries import PlanEntry
 
@@ -27,7 +28,7 @@ PAGE_MAX = 1_000
 PAGED = {"q": TEXT, "after": TEXT, "limit": WHOLE}
 
 
-@operation("GET", "/openapi.json", "This document.")
+@operation("GET", "/openapi.json", Role.NOBODY, "This document.")
 def openapi() -> Any:
     return document("1")
 
@@ -39,12 +40,12 @@ def _page(kind: str) -> dict[str, Any]:
     return {"names": found.names, "total": found.total, "after": found.after or None}
 
 
-@operation("GET", "/topics", "Names of topics, a page at a time.", PAGED)
+@operation("GET", "/topics", Role.VIEWER, "Names of topics, a page at a time.", PAGED)
 def topics() -> Any:
     return _page("topic")
 
 
-@operation("GET", "/topics/{name}", "One topic: settings, version, owner, queues, groups with their lag.")
+@operation("GET", "/topics/{name}", Role.VIEWER, "One topic: settings, version, owner, queues, groups with their lag.")
 def topic(name: str) -> Any:
     found = parts().configuration.topic(name)
     if found is None or not isinstance(found.definition, TopicDefinition):
@@ -61,12 +62,12 @@ def topic(name: str) -> Any:
     }  # fmt: skip
 
 
-@operation("GET", "/groups", "Names of groups that are defined, a page at a time.", PAGED)
+@operation("GET", "/groups", Role.VIEWER, "Names of groups that are defined, a page at a time.", PAGED)
 def groups() -> Any:
     return _page("group")
 
 
-@operation("GET", "/groups/{name}", "One group: settings, version, lag per queue.")
+@operation("GET", "/groups/{name}", Role.VIEWER, "One group: settings, version, lag per queue.")
 def group(name: str) -> Any:
     found = parts().configuration.group(name) if is_name(name) else None
     with parts().brokers.open() as opened:
@@ -80,12 +81,12 @@ def group(name: str) -> Any:
     }  # fmt: skip
 
 
-@operation("GET", "/applications", "Names of applications, a page at a time.", PAGED)
+@operation("GET", "/applications", Role.VIEWER, "Names of applications, a page at a time.", PAGED)
 def applications() -> Any:
     return _page("application")
 
 
-@operation("GET", "/applications/{name}", "One application, without its secrets.")
+@operation("GET", "/applications/{name}", Role.VIEWER, "One application, without its secrets.")
 def application(name: str) -> Any:
     found = parts().configuration.application(name)
     if found is None or not isinstance(found.definition, ApplicationDefinition):
@@ -93,7 +94,7 @@ def application(name: str) -> Any:
     return {"name": name, "settings": found.definition.without_secrets(), "version": found.version}
 
 
-@operation("GET", "/connections", "Clients that are connected to the proxies, the longest connected first.",
+@operation("GET", "/connections", Role.VIEWER, "Clients that are connected to the proxies, the longest connected first.",
            {"application": TEXT, "group": TEXT, "topic": TEXT, "limit": WHOLE})  # fmt: skip
 def connections() -> Any:
     wanted = {name: request.args.get(name, "")[:249] for name in FILTERS}
@@ -101,7 +102,12 @@ def connections() -> Any:
     return {"connections": [each._asdict() for each in told.rows], "total": told.total, "faults": told.faults}
 
 
-@operation("GET", "/map", "Brokers, processes with what they have not applied yet, breakers, buffers, Kafka clusters.")
+@operation(
+    "GET",
+    "/map",
+    Role.VIEWER,
+    "Brokers, processes with what they have not applied yet, breakers, buffers, Kafka clusters.",
+)
 def installation() -> Any:
     states = parts().sampler.pages.states
     told = ("breakers", "buffers", "kafka", "contacts")
@@ -114,14 +120,17 @@ def installation() -> Any:
     }
 
 
-@operation("GET", "/limits", "What every producer proxy accepts, and the version of these settings.")
+@operation("GET", "/limits", Role.OPERATOR, "What every producer proxy accepts, and the version of these settings.")
 def limits() -> Any:
     found, version = gate.show_versioned(parts().configuration.admin("console"))
     return {"settings": found.to_value(), "version": version}
 
 
 @operation(
-    "GET", "/traffic", "Broker groups with the messages that they take, and the topics that are placed in some of them."
+    "GET",
+    "/traffic",
+    Role.OPERATOR,
+    "Broker groups with the messages that they take, and the topics that are placed in some of them.",
 )
 def traffic() -> Any:
     found = state_of_traffic()
@@ -137,13 +146,15 @@ def traffic() -> Any:
     }
 
 
-@operation("GET", "/migrations", "Plans of moves between Kafka and the engine.")
+@operation("GET", "/migrations", Role.VIEWER, "Plans of moves between Kafka and the engine.")
 def migrations() -> Any:
     found, faults = migration_plans.plans(parts().configuration.admin("console"))
     return {"plans": [_plan(each) for each in found], "faults": faults}
 
 
-@operation("GET", "/migrations/{name}", "One plan: state, what it waits for, commands that it allows, history.")
+@operation(
+    "GET", "/migrations/{name}", Role.VIEWER, "One plan: state, what it waits for, commands that it allows, history."
+)
 def migration(name: str) -> Any:
     admin = parts().configuration.admin("console")
     entry = plan_of_name(name)
@@ -164,12 +175,14 @@ def _plan(entry: PlanEntry) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@operation("GET", "/history", "Points of figures of a subject.", {"subject": TEXT, "names": TEXT, "range": TEXT})
+@operation(
+    "GET", "/history", Role.VIEWER, "Points of figures of a subject.", {"subject": TEXT, "names": TEXT, "range": TEXT}
+)
 def history() -> Any:
     return charts.chart_points()
 
 
-@operation("GET", "/alerts", "Open alerts, the latest that have ended, rules and silences.")
+@operation("GET", "/alerts", Role.VIEWER, "Open alerts, the latest that have ended, rules and silences.")
 def alerts() -> Any:
     def shown(alert: Any) -> dict[str, Any]:
         own = {name: value for name, value in vars(alert).items() if name not in ("open_key", "is_told")}
@@ -183,19 +196,21 @@ def alerts() -> Any:
     }
 
 
-@operation("GET", "/audit", "The newest records of actions.", {"q": TEXT, "before": WHOLE, "limit": WHOLE})
+@operation(
+    "GET", "/audit", Role.OPERATOR, "The newest records of actions.", {"q": TEXT, "before": WHOLE, "limit": WHOLE}
+)
 def audit() -> Any:
     before_id, limit = number_of_query("before", 0, 1 << 53), number_of_query("limit", 50, PAGE_MAX)
     return {"records": parts().log.latest(request.args.get("q", "")[:100], before_id, max(1, limit))}
 
 
-@operation("GET", "/policy", "The policy for approval without a person.")
+@operation("GET", "/policy", Role.OPERATOR, "The policy for approval without a person.")
 def policy() -> Any:
     value, version = parts().policy()
     return {"policy": value.to_value(), "version": version}
 
 
-@operation("GET", "/quotas", "What each team holds and may hold.")
+@operation("GET", "/quotas", Role.OPERATOR, "What each team holds and may hold.")
 def quotas() -> Any:
     return {
         "teams": [
@@ -208,6 +223,6 @@ def quotas() -> Any:
     }  # fmt: skip
 
 
-@operation("GET", "/export", "Topics, families and groups as `apply` takes them.", {"prefix": TEXT})
+@operation("GET", "/export", Role.VIEWER, "Topics, families and groups as `apply` takes them.", {"prefix": TEXT})
 def export() -> Any:
     return declared.export(parts().configuration.admin("console"), request.args.get("prefix", "")[:249])

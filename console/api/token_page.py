@@ -2,20 +2,20 @@
 
 from collections.abc import Mapping
 
-from flask import Blueprint, redirect, render_template, request
+from flask import redirect, render_template, request
 from flask.typing import ResponseReturnValue
 
-from console.api.operations import OPERATIONS, role_of
+from console.api.operations import OPERATIONS
 from console.errors import InvalidForm
 from console.pages.own import check_password
 from console.parts import account, actor, form, parts
 from console.roles import ROLE_NAMES, Role
+from console.routes import action, page
 
-blueprint = Blueprint("tokens", __name__)
 DAYS = (("30", "30 days"), ("90", "90 days"), ("365", "1 year"))
 
 
-@blueprint.get("/api")
+@page("/api", role=Role.VIEWER, title="API", menu=9)
 def index() -> ResponseReturnValue:
     """The page."""
     return _page({})
@@ -24,7 +24,7 @@ def index() -> ResponseReturnValue:
 def _page(faults: Mapping[str, str], status: int = 200, made: str = "") -> ResponseReturnValue:
     own = account()
     roles = [(name, name) for name in reversed(ROLE_NAMES) if Role.named(name) <= own.role]
-    rows = [(each, role_of(each)) for each in sorted(OPERATIONS, key=lambda each: (each.path, each.method))]
+    rows = sorted(OPERATIONS, key=lambda each: (each.path, each.method))
     page = render_template(
         "api.html", rows=rows, tokens=parts().tokens.of(own.id), roles=roles, days=DAYS, made=made, faults=faults,
         values=form() if faults else {"days": "90"}, url=parts().origins.base(request.host), now_ms=parts().clock.now_ms(),
@@ -32,7 +32,7 @@ def _page(faults: Mapping[str, str], status: int = 200, made: str = "") -> Respo
     return page, status
 
 
-@blueprint.post("/api/tokens")
+@action("/api/tokens", role=Role.VIEWER)
 def make() -> ResponseReturnValue:
     """Make a token, and show it, this once. The password is asked for: a stolen session must not outlive its 12 hours."""
     own, fields = account(), form()
@@ -47,7 +47,7 @@ def make() -> ResponseReturnValue:
     return _page({}, made=made)
 
 
-@blueprint.post("/api/tokens/<int:token_id>/revoke")
+@action("/api/tokens/<int:token_id>/revoke", role=Role.VIEWER)
 def revoke(token_id: int) -> ResponseReturnValue:
     """End an own token."""
     parts().tokens.revoke(actor(), account().id, token_id)

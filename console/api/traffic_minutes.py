@@ -15,13 +15,14 @@ from console.database.reported_minutes import CHUNK_S, MESSAGES, MINUTES, REPORT
 from console.database.series_history import COARSE_KEPT_S, COARSE_S, FINE_KEPT_S, REPORTED_S, SeriesKey, Steps
 from console.errors import RequestConflict
 from console.parts import actor, parts
+from console.roles import Role
 from console.watching.figures import REFUSED
 
 CHUNKS_MAX, POINTS_MAX = 50, 50_000
 VALUE_MAX = 1e15
 
 
-@operation("GET", "/refused", "Messages to a topic that the proxies refused, by application and code, over time.",
+@operation("GET", "/refused", Role.VIEWER, "Messages to a topic that the proxies refused, by application and code, over time.",
            {"topic": TEXT, "begin_s": WHOLE, "end_s": WHOLE})  # fmt: skip
 def refused() -> Any:
     """Rows without an application are of all; "" are callers without a valid credential. Steps without one are left out."""
@@ -72,7 +73,8 @@ def _summed(rates: Steps, from_s: int, step_s: int, shown_s: int, begin_s: int) 
     return [(at_s, round(count, 1)) for at_s, count in counts.items()]
 
 
-@operation("POST", "/traffic", f"Give minutes of topics that a report has measured to the history: up to {CHUNKS_MAX} chunks of 6 hours.",
+@operation("POST", "/traffic", Role.OPERATOR,
+           f"Give minutes of topics that a report has measured to the history: up to {CHUNKS_MAX} chunks of 6 hours.",
            body={"chunks": {"type": "array", "items": ANY}}, required=["chunks"])  # fmt: skip
 def report_traffic() -> Any:
     """The same chunk may come again: a minute is replaced only by one with more messages."""

@@ -1,1 +1,1 @@
-"""Pages, one module per subject, each with a blueprint of its name."""
+"""Pages, one module per subject. `console.routes` finds each."""

@@ -5,20 +5,21 @@ import io
 import json
 from typing import Any
 
-from flask import Blueprint, Response, render_template, request
+from flask import Response, render_template, request
 from flask.typing import ResponseReturnValue
 
 from common.admin import audit
 from common.config.errors import ConfigError
 from console.parts import parts
+from console.roles import Role
+from console.routes import page, resource
 from console.shown import visible
 
-blueprint = Blueprint("actions", __name__)
 PAGE, EXPORT_MAX = 50, 10_000
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-@blueprint.get("/audit")
+@page("/audit", role=Role.OPERATOR, title="Audit", menu=5)
 def index() -> ResponseReturnValue:
     """Records of actions, newest first."""
     text, of = request.args.get("q", "").strip()[:100], request.args.get("of", "console")
@@ -38,7 +39,7 @@ def index() -> ResponseReturnValue:
     return render_template("audit.html", **shown, fault=fault, following=following)
 
 
-@blueprint.get("/audit.csv")
+@resource("/audit.csv", role=Role.OPERATOR)
 def export() -> ResponseReturnValue:
     """The newest records as CSV; a cell that a spreadsheet would take for a formula begins with an apostrophe."""
     out = io.StringIO()

@@ -2,20 +2,21 @@
 
 from collections.abc import Mapping
 
-from flask import Blueprint, redirect, render_template
+from flask import redirect, render_template
 from flask.typing import ResponseReturnValue
 
 from console.errors import InvalidForm
 from console.parts import actor, form, parts
+from console.roles import Role
+from console.routes import action, page, with_said
 from console.watching.alert_rules import NAMES, is_caused_by
 from console.watching.alert_watch import shown_subject
 
-blueprint = Blueprint("alerts", __name__)
 HOUR_MS = 3_600_000
 DURATIONS = (("1", "1 hour"), ("4", "4 hours"), ("24", "1 day"), ("168", "7 days"), ("720", "30 days"))
 
 
-@blueprint.get("/alerts")
+@page("/alerts", role=Role.VIEWER, title="Alerts", menu=8)
 def index() -> ResponseReturnValue:
     """The page."""
     return _page({})
@@ -50,7 +51,7 @@ def path_of(subject: str) -> str:
     return f"/groups/{name}" if kind == "group" else f"/topics/{name}" if kind == "topic" else "/map"
 
 
-@blueprint.post("/alerts/rules/<name>")
+@action("/alerts/rules/<name>", role=Role.OPERATOR, said="The rule is saved.")
 def change_rule(name: str) -> ResponseReturnValue:
     """Set the bounds of a rule, unless another person was faster."""
     fields = form()
@@ -60,10 +61,10 @@ def change_rule(name: str) -> ResponseReturnValue:
         parts().alert_watch.change(actor(), name, int(seen), threshold, int(hold_s), fields.get("is_on") == "on")
     except InvalidForm as error:
         return _page({"": f"Rule {name[:40]}: {error}"}, 422)
-    return redirect("/alerts?said=rule#rules", 303)
+    return redirect(with_said("/alerts", "#rules"), 303)
 
 
-@blueprint.post("/alerts/silences")
+@action("/alerts/silences", role=Role.OPERATOR, said="The alerts are silenced. They are still shown here.")
 def silence() -> ResponseReturnValue:
     """Silence alerts for a time."""
     fields = form()
@@ -74,10 +75,10 @@ def silence() -> ResponseReturnValue:
         parts().alerts.silence(actor(), rule, subject, reason, duration_ms, NAMES)
     except InvalidForm as error:
         return _page(error.faults, 422)
-    return redirect("/alerts?said=silenced#silences", 303)
+    return redirect(with_said("/alerts", "#silences"), 303)
 
 
-@blueprint.post("/alerts/silences/<int:silence_id>/end")
+@action("/alerts/silences/<int:silence_id>/end", role=Role.OPERATOR)
 def end_silence(silence_id: int) -> ResponseReturnValue:
     """End a silence now."""
     parts().alerts.end_silence(actor(), silence_id)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from flask import Blueprint, redirect, render_template, request
+from flask import redirect, render_template, request
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import NotFound
 
@@ -13,8 +13,9 @@ from common.config.errors import InvalidDefinition, VersionConflict
 from common.names import NAME_RULE, is_name
 from console.errors import InvalidForm
 from console.parts import account, actor, form, parts
+from console.roles import Role
+from console.routes import action, page, with_said
 
-blueprint = Blueprint("application_keys", __name__)
 KINDS = {
     "send": "Send to topics", "pull_topics": "Pull from topics", "pull_groups": "Pull as groups",
     "dead_letters": "Read dead letters of groups",
@@ -22,7 +23,7 @@ KINDS = {
 PATTERNS_MAX = 100
 
 
-@blueprint.get("/applications/new", endpoint="form")
+@page("/applications/new", role=Role.OPERATOR)
 def form_page() -> ResponseReturnValue:
     """The empty form of a new application."""
     return _form_page({"name": request.args.get("name", "")[:249]}, {})
@@ -32,7 +33,7 @@ def _form_page(values: Mapping[str, str], faults: Mapping[str, str], status: int
     return render_template("application_form.html", values=values, faults=faults, kinds=KINDS), status
 
 
-@blueprint.post("/applications")
+@action("/applications", role=Role.OPERATOR)
 def make() -> ResponseReturnValue:
     """Create an application, and show its secret, this once."""
     try:
@@ -57,7 +58,7 @@ def make_application(name: str, patterns: Mapping[str, str]) -> NewKey:
     return made
 
 
-@blueprint.post("/applications/<name>/keys")
+@action("/applications/<name>/keys", role=Role.OPERATOR)
 def rotate(name: str) -> ResponseReturnValue:
     """Add a second key, and show its secret, this once."""
     return _shown_once(add_key(name))
@@ -70,11 +71,15 @@ def add_key(name: str) -> NewKey:
     return made
 
 
-@blueprint.post("/applications/<name>/keys/<key_id>/revoke")
+@action(
+    "/applications/<name>/keys/<key_id>/revoke",
+    role=Role.OPERATOR,
+    said="The key is revoked. Every proxy refuses it within a second.",
+)
 def revoke(name: str, key_id: str) -> ResponseReturnValue:
     """Reject a key from now on."""
     revoke_key(name, key_id)
-    return redirect(f"/applications/{name}?said=revoked", 303)
+    return redirect(with_said(f"/applications/{name}"), 303)
 
 
 def revoke_key(name: str, key_id: str) -> None:
@@ -83,11 +88,15 @@ def revoke_key(name: str, key_id: str) -> None:
     parts().log.note(actor(), "revoke key", f"application {name}", {"key_id": key_id}, None)
 
 
-@blueprint.post("/applications/<name>/grants")
+@action(
+    "/applications/<name>/grants",
+    role=Role.OPERATOR,
+    said="The grants are changed. Every proxy follows within a second.",
+)
 def grant(name: str) -> ResponseReturnValue:
     """Add a grant, or remove one."""
     change_grants(name, {form().get("kind", ""): form().get("pattern", "")}, form().get("action") == "remove")
-    return redirect(f"/applications/{name}?said=granted", 303)
+    return redirect(with_said(f"/applications/{name}"), 303)
 
 
 def change_grants(name: str, patterns: Mapping[str, str], is_removed: bool) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from flask import Blueprint, render_template, request
+from flask import render_template, request
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import NotFound
 
@@ -11,8 +11,9 @@ from console.pages.application_keys import KINDS
 from console.pages.connections import clients_of
 from console.pages.topics import settings_of
 from console.parts import parts
+from console.roles import Role
+from console.routes import page
 
-blueprint = Blueprint("applications", __name__)
 PAGE = 50
 GRANTS = {
     "Send to topics": SEND, "Pull from topics": PULL_TOPIC, "Pull as groups": PULL_GROUP,
@@ -20,7 +21,7 @@ GRANTS = {
 }  # fmt: skip
 
 
-@blueprint.get("/applications")
+@page("/applications", role=Role.VIEWER, title="Applications", menu=4)
 def index() -> ResponseReturnValue:
     """Applications by name, a page at a time."""
     text, after = request.args.get("q", "").strip()[:249], request.args.get("after", "")
@@ -29,7 +30,7 @@ def index() -> ResponseReturnValue:
     return render_template("applications.html", rows=rows, page=page, text=text, after=after)
 
 
-@blueprint.get("/applications/<name>")
+@page("/applications/<name>", role=Role.VIEWER, sample="/applications/till")
 def show(name: str) -> ResponseReturnValue:
     """One application."""
     found = parts().configuration.application(name)

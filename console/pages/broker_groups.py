@@ -1,6 +1,6 @@
 """One broker group: its brokers as they are now, the planned switch of its master, its latest changes."""
 
-from flask import Blueprint, redirect, render_template
+from flask import redirect, render_template
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import NotFound
 
@@ -10,13 +10,14 @@ from console.errors import InvalidForm
 from console.installation.replica_groups import ReplicaState
 from console.pages.map import replicas_now
 from console.parts import account, actor, form, parts
+from console.roles import Role
+from console.routes import action, page, resource, with_said
 from controller.operator_switch import MasterSwitch
 
-blueprint = Blueprint("broker_groups", __name__)
 CHANGES_SHOWN = 20
 
 
-@blueprint.get("/broker-groups/<name>")
+@page("/broker-groups/<name>", role=Role.VIEWER, sample="/broker-groups/main")
 def show(name: str) -> ResponseReturnValue:
     """One group with replicas."""
     return _page(_found(name))
@@ -30,17 +31,21 @@ def _page(found: ReplicaState, warnings: list[str] | None = None) -> ResponseRet
     )  # fmt: skip
 
 
-@blueprint.get("/broker-groups/<name>/live")
+@resource("/broker-groups/<name>/live", role=Role.VIEWER)
 def live(name: str) -> ResponseReturnValue:
     """The part of the page that is asked for again and again."""
     return render_template("broker_group_live.html", each=_found(name))
 
 
-@blueprint.post("/broker-groups/<name>/switch")
+@action(
+    "/broker-groups/<name>/switch",
+    role=Role.OPERATOR,
+    said="The master was switched, and has adopted its role. Sends that waited are sent again.",
+)
 def switch(name: str) -> ResponseReturnValue:
     """Make another in-sync broker master, unless another person was faster. Nothing is lost, or nothing is changed."""
     _, warnings = switch_master(name, form().get("to", ""), form().get("master", ""))
-    return _page(_found(name), warnings) if warnings else redirect(f"/broker-groups/{name}?said=switched", 303)
+    return _page(_found(name), warnings) if warnings else redirect(with_said(f"/broker-groups/{name}"), 303)
 
 
 def switch_master(name: str, to: str, seen_master: str) -> tuple[MasterSwitch, list[str]]:

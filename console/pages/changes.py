@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from flask import Blueprint, redirect, render_template
+from flask import redirect, render_template
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import Forbidden, NotFound
 
@@ -16,12 +16,12 @@ from console.errors import InvalidForm, RequestConflict
 from console.pages.requests import found_request
 from console.parts import account, actor, form, may_use_topic, parts
 from console.roles import Role
+from console.routes import action, page
 
-blueprint = Blueprint("changes", __name__)
 MOVED = "It was changed meanwhile: below are the present settings and what you wanted. Check it, then ask again."
 
 
-@blueprint.get("/topics/<name>/change", endpoint="form")
+@page("/topics/<name>/change", role=Role.OWNER, sample="/topics/orders.created/change")
 def form_page(name: str) -> ResponseReturnValue:
     """The form with the present settings."""
     topic, version = _topic(name)
@@ -37,7 +37,7 @@ def _form_page(
     return render_template("change_form.html", topic=topic, **shown), status
 
 
-@blueprint.post("/topics/<name>/change")
+@action("/topics/<name>/change", role=Role.OWNER)
 def ask(name: str) -> ResponseReturnValue:
     """Store a request for the change, unless the topic has changed since the form was made."""
     topic, version = _topic(name)
@@ -57,7 +57,7 @@ def ask(name: str) -> ResponseReturnValue:
     return redirect(f"/requests/{made}", 303)
 
 
-@blueprint.post("/requests/<int:request_id>/rebase")
+@action("/requests/<int:request_id>/rebase", role=Role.OWNER)
 def rebase(request_id: int) -> ResponseReturnValue:
     """Keep what is wanted, and take the present settings as what it changes."""
     found = found_request(request_id)

@@ -2,18 +2,18 @@
 
 from collections.abc import Mapping
 
-from flask import Blueprint, redirect, render_template
+from flask import redirect, render_template
 from flask.typing import ResponseReturnValue
 
 from console.database.notice_queue import NoticeChannel
 from console.errors import InvalidForm
 from console.parts import actor, form, parts
+from console.roles import Role
+from console.routes import action, page, with_said
 from console.watching.courier import KINDS
 
-blueprint = Blueprint("channels", __name__)
 
-
-@blueprint.get("/channels")
+@page("/channels", role=Role.ADMIN, title="Notices", menu=2)
 def index() -> ResponseReturnValue:
     """All channels, the form to add one, and the latest notices."""
     return _page({})
@@ -29,7 +29,7 @@ def _page(faults: Mapping[str, str], status: int = 200, made: NoticeChannel | No
     return page, status
 
 
-@blueprint.post("/channels")
+@action("/channels", role=Role.ADMIN)
 def add() -> ResponseReturnValue:
     """Add a channel, and show its secret, this once."""
     fields = form()
@@ -45,24 +45,24 @@ def add() -> ResponseReturnValue:
     return _page({}, made=made)
 
 
-@blueprint.post("/channels/<int:channel_id>/test")
+@action("/channels/<int:channel_id>/test", role=Role.ADMIN, said="A test notice is on its way: see below.")
 def test(channel_id: int) -> ResponseReturnValue:
     """Queue a test notice."""
     try:
         parts().notices.put_test(actor(), channel_id)
     except InvalidForm as error:
         return _page(error.faults, 422)
-    return redirect("/channels?said=tested#notices", 303)
+    return redirect(with_said("/channels", "#notices"), 303)
 
 
-@blueprint.post("/channels/<int:channel_id>/switch")
+@action("/channels/<int:channel_id>/switch", role=Role.ADMIN)
 def switch(channel_id: int) -> ResponseReturnValue:
     """Switch a channel on or off."""
     parts().notices.switch_channel(actor(), channel_id, form().get("on") == "on")
     return redirect("/channels", 303)
 
 
-@blueprint.post("/channels/<int:channel_id>/remove")
+@action("/channels/<int:channel_id>/remove", role=Role.ADMIN)
 def remove(channel_id: int) -> ResponseReturnValue:
     """Remove a channel."""
     parts().notices.remove_channel(actor(), channel_id)

@@ -3,13 +3,15 @@
 from collections.abc import Iterable
 from typing import Any
 
-from flask import Blueprint, jsonify, request
+from flask import jsonify, request
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import NotFound
 
 from console.database.reported_minutes import MESSAGES
 from console.database.series_history import ALL
 from console.parts import parts
+from console.roles import Role
+from console.routes import resource
 from console.watching.charts import (
     GROUP_CHARTS,
     INSTALLATION_CHARTS,
@@ -24,11 +26,10 @@ from console.watching.charts import (
 from console.watching.figures import FIGURES, REFUSED, figure
 from console.watching.refusals import RefusedCode, refusals
 
-blueprint = Blueprint("charts", __name__)
 NAMES_MAX, SUBJECT_CHARS_MAX = 12, 300
 
 
-@blueprint.get("/charts")
+@resource("/charts", role=Role.VIEWER)
 def points() -> ResponseReturnValue:
     """The points of one chart: `subject`, `names` separated by commas, `range`."""
     return jsonify(chart_points())

@@ -1,6 +1,6 @@
 """Client code for a topic, to paste: filled in with addresses, an application and its newest key, never with a secret."""
 
-from flask import Blueprint, render_template, request
+from flask import render_template, request
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import NotFound
 
@@ -10,13 +10,14 @@ from console.client_code.examples import LANGUAGES, ClientPlace, example
 from console.errors import InvalidForm
 from console.installation.processes import CONSUMER_PROXY, PRODUCER_PROXY, addresses_of
 from console.parts import parts
+from console.roles import Role
+from console.routes import page
 
-blueprint = Blueprint("code", __name__)
 NAME_CHARS_MAX = 249
 UNKNOWN = {PRODUCER_PROXY: "proxy1:9700,proxy2:9700", CONSUMER_PROXY: "proxy1:9701,proxy2:9701"}
 
 
-@blueprint.get("/topics/<name>/code")
+@page("/topics/<name>/code", role=Role.VIEWER, sample="/topics/orders.created/code?app=shop&group=billing&language=go")
 def show(name: str) -> ResponseReturnValue:
     """A program of one language that sends to the topic and pulls from it."""
     found = parts().configuration.topic(name)

@@ -2,20 +2,21 @@
 
 from collections.abc import Mapping
 
-from flask import Blueprint, redirect, render_template, request
+from flask import redirect, render_template, request
 from flask.typing import ResponseReturnValue
 
 from common.admin.connections import ConnectionRow, ConnectionsTold, shown
 from common.admin.errors import StateConflict
 from console.installation.client_connections import KEY_MISSING
 from console.parts import account, actor, parts
+from console.roles import Role
+from console.routes import IN_STORY, action, page, with_said
 
-blueprint = Blueprint("connections", __name__)
 PAGE, SECTION = 200, 10
 FILTERS = ("application", "group", "topic")
 
 
-@blueprint.get("/connections")
+@page("/connections", role=Role.VIEWER, title="Clients connected")
 def index() -> ResponseReturnValue:
     """Open connections, the longest open ones first."""
     wanted = {name: request.args.get(name, "").strip()[:249] for name in FILTERS}
@@ -27,18 +28,18 @@ def clients_of(wanted: Mapping[str, str]) -> ConnectionsTold:
     return parts().connections.told(wanted, SECTION)
 
 
-@blueprint.get("/connections/<name>/close")
+@page("/connections/<name>/close", role=Role.OPERATOR, sample=IN_STORY)
 def form(name: str) -> ResponseReturnValue:
     """What closing means, for this connection."""
     found = parts().connections.find(name)
     return render_template("connection_close.html", each=found, may_close=parts().connections.may_close)
 
 
-@blueprint.post("/connections/<name>/close")
+@action("/connections/<name>/close", role=Role.OPERATOR, said="The connection is closed.")
 def close(name: str) -> ResponseReturnValue:
     """Close it."""
     close_client(name)
-    return redirect("/connections?said=closed", 303)
+    return redirect(with_said("/connections"), 303)
 
 
 def close_client(id: str) -> ConnectionRow:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from flask import Blueprint, redirect, render_template, request
+from flask import redirect, render_template, request
 from flask.typing import ResponseReturnValue
 
 from common.errors import PenstockError
@@ -25,13 +25,16 @@ from console.pages.messages import FAILURES, NO_SEARCH, NOT_YOURS
 from console.pages.part_page import part_or_page
 from console.pages.requests import approve_by_policy, consumption_reasons
 from console.parts import actor, form, mask, may_use_topic, parts
+from console.roles import Role
+from console.routes import action, page
 
-blueprint = Blueprint("consumption", __name__)
 TRIED_TOPICS_MAX, TRIED_MESSAGES_MAX = 5, 20
 BODY_CHARS_MAX = 120
 
 
-@blueprint.get("/consumption/new", endpoint="form")
+@page(
+    "/consumption/new", role=Role.OWNER, sample="/consumption/new?name=mailing&topics=orders.created&application=shop"
+)
 def form_page() -> ResponseReturnValue:
     """The empty form."""
     given = {name: request.args.get(name, "")[:1_000] for name in ("name", "topics", "application")}
@@ -44,20 +47,20 @@ def _form_page(values: Mapping[str, str], faults: Mapping[str, str], status: int
     return render_template("consumption_form.html", **shown), status
 
 
-@blueprint.post("/consumption/check")
+@action("/consumption/check", role=Role.OWNER)
 def check() -> ResponseReturnValue:
     """The part of the form that says what is wrong, what the application gets, and who decides. Nothing is stored."""
     return render_template("consumption_preview.html", preview=_preview(form()))
 
 
-@blueprint.post("/consumption/try", endpoint="try")
+@action("/consumption/try", role=Role.OWNER)
 def try_filter() -> ResponseReturnValue:
     """The filter on the newest messages of the topics. Nothing is leased, and no group moves."""
     trial = _trial(topics_of(form().get("topics", "")), form().get("filter", "").strip())
     return part_or_page("filter_trial.html", "The filter, tried", "/requests", trial=trial)
 
 
-@blueprint.post("/consumption")
+@action("/consumption", role=Role.OWNER)
 def ask() -> ResponseReturnValue:
     """Store a request. Within the policy it is approved at once."""
     values = {name: form().get(name, "") for name in DEFAULTS}

@@ -7,7 +7,7 @@ from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any
 
-from flask import Blueprint, Response, redirect, render_template, request
+from flask import Response, redirect, render_template, request
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import NotFound
 
@@ -20,10 +20,11 @@ from console.pages.actions import cell
 from console.pages.group_actions import checked_topics, record
 from console.pages.messages import body_views
 from console.parts import form, mask, parts
+from console.roles import Role
+from console.routes import action, page, resource
 from console.security.masking import HIDDEN, Mask
 from engine.client.dead_letters import DeadLetterChoice
 
-blueprint = Blueprint("dead_letters", __name__)
 PAGE, EXPORT_MAX = 100, 2_000
 CHOSEN_MAX = 100
 FIELDS = ("topic", "cause", "reason", "since", "until")
@@ -33,7 +34,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-@blueprint.get("/groups/<name>/dead-letters")
+@page("/groups/<name>/dead-letters", role=Role.OWNER, sample="/groups/shipping/dead-letters")
 def index(name: str) -> ResponseReturnValue:
     """The oldest dead letters that match the filter."""
     topics = checked_topics(name)
@@ -50,7 +51,11 @@ def index(name: str) -> ResponseReturnValue:
     )  # fmt: skip
 
 
-@blueprint.get("/groups/<name>/dead-letters/<broker_group>/<int:offset>")
+@page(
+    "/groups/<name>/dead-letters/<broker_group>/<int:offset>",
+    role=Role.OWNER,
+    sample="/groups/shipping/dead-letters/main/0",
+)
 def show(name: str, broker_group: str, offset: int) -> ResponseReturnValue:
     """One dead letter with its message."""
     checked_topics(name)
@@ -64,7 +69,7 @@ def show(name: str, broker_group: str, offset: int) -> ResponseReturnValue:
     )  # fmt: skip
 
 
-@blueprint.post("/groups/<name>/dead-letters/redrive")
+@action("/groups/<name>/dead-letters/redrive", role=Role.OWNER)
 def redrive(name: str) -> ResponseReturnValue:
     """Send the chosen dead letters again, or all that match the filter, in one bounded step."""
     checked_topics(name)
@@ -82,7 +87,7 @@ def redrive(name: str) -> ResponseReturnValue:
     return redirect(f"/groups/{name}/dead-letters?redriven={count}{'&more=1' if has_more else ''}", 303)
 
 
-@blueprint.get("/groups/<name>/dead-letters.<kind>")
+@resource("/groups/<name>/dead-letters.<kind>", role=Role.OWNER)
 def export(name: str, kind: str) -> ResponseReturnValue:
     """The dead letters that match the filter with their messages, as CSV or as one JSON object per line."""
     checked_topics(name)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from flask import Blueprint, redirect, render_template, request
+from flask import redirect, render_template, request
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import Forbidden, NotFound
 
@@ -16,9 +16,10 @@ from console.entries import OFFSET_MAX, QUEUE_MAX, TIME_RULE, time_ms, whole
 from console.errors import InvalidForm
 from console.installation.group_resets import QueueMove, Target
 from console.parts import account, actor, form, may_act_on_group, parts
+from console.roles import Role
+from console.routes import action, page, with_said
 from engine.client.admin import AdminError
 
-blueprint = Blueprint("group_actions", __name__)
 PLACES = ("earliest", "latest", "time", "offset", "shift")
 MOVES_CHARS_MAX = 400_000
 NOT_YOURS = "Only operators, owners whose team asked for the group, and those whose teams own every topic that it reads, can do this."
@@ -60,7 +61,7 @@ def record(action: str, kind: str, name: str, old: dict[str, Any] | None, new: d
         pass  # the console's own log has it
 
 
-@blueprint.get("/groups/<name>/reset")
+@page("/groups/<name>/reset", role=Role.OWNER, sample="/groups/billing/reset?topic=orders.created&to=shift&value=-10")
 def reset_form(name: str) -> ResponseReturnValue:
     """The form, and the preview of what it asks for. Nothing is moved."""
     topics = checked_topics(name)
@@ -81,7 +82,11 @@ def reset_form(name: str) -> ResponseReturnValue:
     )  # fmt: skip
 
 
-@blueprint.post("/groups/<name>/reset")
+@action(
+    "/groups/<name>/reset",
+    role=Role.OWNER,
+    said="The position was moved as the preview has shown. Messages in flight are delivered again.",
+)
 def reset(name: str) -> ResponseReturnValue:
     """Make the moves that were previewed: each queue goes to the offset that the preview has shown."""
     topics = checked_topics(name)
@@ -91,7 +96,7 @@ def reset(name: str) -> ResponseReturnValue:
     moved = parts().positions.move(name, topic, offsets)
     old, new = {str(each.queue): each.old for each in moved}, {str(each.queue): each.new for each in moved}
     record("reset", "progress", f"{name}/{topic}", old, new)
-    return redirect(f"/groups/{name}?said=reset", 303)
+    return redirect(with_said(f"/groups/{name}"), 303)
 
 
 def _target(asked: dict[str, str], topics: list[str]) -> Target:
@@ -140,7 +145,11 @@ def _stated(text: str) -> dict[int, int]:
     return found
 
 
-@blueprint.post("/groups/<name>/pause")
+@action(
+    "/groups/<name>/pause",
+    role=Role.OWNER,
+    said="Deliveries to the group stop within a second. Acknowledgements still count.",
+)
 def pause(name: str) -> ResponseReturnValue:
     """Stop deliveries. A group without a definition gets one with the defaults."""
     checked_topics(name)
@@ -152,13 +161,13 @@ def pause(name: str) -> ResponseReturnValue:
             pass  # another person was faster
     groups.set_paused(admin, name, True)
     parts().log.note(actor(), "pause", f"group {name}", {"paused": False}, {"paused": True})
-    return redirect(f"/groups/{name}?said=paused", 303)
+    return redirect(with_said(f"/groups/{name}"), 303)
 
 
-@blueprint.post("/groups/<name>/resume")
+@action("/groups/<name>/resume", role=Role.OWNER, said="Deliveries to the group go on.")
 def resume(name: str) -> ResponseReturnValue:
     """Resume deliveries."""
     checked_topics(name)
     groups.set_paused(parts().configuration.admin(account().name), name, False)
     parts().log.note(actor(), "resume", f"group {name}", {"paused": True}, {"paused": False})
-    return redirect(f"/groups/{name}?said=resumed", 303)
+    return redirect(with_said(f"/groups/{name}"), 303)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from flask import Blueprint, redirect, render_template
+from flask import redirect, render_template
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import Forbidden, NotFound
 
@@ -16,11 +16,11 @@ from console.pages.changes import MOVED, team_of_change
 from console.pages.consumption import application_fault, unknown_fault
 from console.pages.group_actions import NOT_YOURS
 from console.parts import actor, form, may_act_on_group, parts
+from console.roles import Role
+from console.routes import action, page
 
-blueprint = Blueprint("group_changes", __name__)
 
-
-@blueprint.get("/groups/<name>/change", endpoint="form")
+@page("/groups/<name>/change", role=Role.OWNER, sample="/groups/shipping/change")
 def form_page(name: str) -> ResponseReturnValue:
     """The form with the present settings."""
     group, version = _group(name)
@@ -34,7 +34,7 @@ def _form_page(
     return render_template("group_change_form.html", group=group, **shown), status
 
 
-@blueprint.post("/groups/<name>/change")
+@action("/groups/<name>/change", role=Role.OWNER)
 def ask(name: str) -> ResponseReturnValue:
     """Store a request for the change, unless the group has changed since the form was made."""
     group, version = _group(name)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from flask import Blueprint, render_template, request
+from flask import render_template, request
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import NotFound
 
@@ -14,12 +14,13 @@ from console.pages.charts import group_charts
 from console.pages.connections import clients_of
 from console.pages.topics import settings_of
 from console.parts import may_act_on_group, parts
+from console.roles import Role
+from console.routes import page
 
-blueprint = Blueprint("groups", __name__)
 PAGE = 50
 
 
-@blueprint.get("/groups")
+@page("/groups", role=Role.VIEWER, title="Groups", menu=3)
 def index() -> ResponseReturnValue:
     """Groups that are defined or have pulled, by name, with their lag."""
     text, after = request.args.get("q", "").strip()[:249], request.args.get("after", "")
@@ -41,7 +42,7 @@ def _lag(opened: BrokerLinks, name: str) -> Any:
     return total_lag(name, answer.rows) if answer.rows or not answer.faults else None
 
 
-@blueprint.get("/groups/<name>")
+@page("/groups/<name>", role=Role.VIEWER, sample="/groups/billing?range=15m")
 def show(name: str) -> ResponseReturnValue:
     """One group."""
     found = parts().configuration.group(name) if is_name(name) else None

@@ -1,21 +1,21 @@
 """/healthz and /readyz, for the supervisor and for probes."""
 
-from flask import Blueprint, jsonify
+from flask import jsonify
 from flask.typing import ResponseReturnValue
 
 from console.errors import DatabaseUnavailable
 from console.parts import parts
+from console.roles import Role
+from console.routes import resource
 
-blueprint = Blueprint("health", __name__)
 
-
-@blueprint.get("/healthz")
+@resource("/healthz", role=Role.NOBODY, is_for_probes=True)
 def alive() -> ResponseReturnValue:
     """The process answers."""
     return jsonify(alive=True)
 
 
-@blueprint.get("/readyz")
+@resource("/readyz", role=Role.NOBODY, is_for_probes=True)
 def ready() -> ResponseReturnValue:
     """Status 200 when the database works. A store that is away is a note: pages show the last state."""
     notes = {"configuration": away} if (away := parts().configuration.away()) else {}

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from flask import Blueprint, render_template
+from flask import render_template
 from flask.typing import ResponseReturnValue
 
 from common.config.errors import ConfigError
@@ -11,12 +11,12 @@ from console.database.user_requests import APPROVED, REQUESTED
 from console.installation.processes import process_states
 from console.parts import account, parts
 from console.roles import Role
+from console.routes import page
 
-blueprint = Blueprint("home", __name__)
 SHOWN_MAX = 8
 
 
-@blueprint.get("/")
+@page("/", role=Role.VIEWER, title="Overview", menu=1)
 def show() -> ResponseReturnValue:
     """The overview."""
     own, names = account(), parts().configuration.names

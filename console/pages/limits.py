@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from flask import Blueprint, redirect, render_template
+from flask import redirect, render_template
 from flask.typing import ResponseReturnValue
 
 from common.admin import gate
@@ -15,14 +15,15 @@ from console.entries import whole
 from console.errors import InvalidForm, RequestConflict
 from console.installation.processes import AppliedState, applied_states
 from console.parts import account, actor, form, parts
+from console.roles import Role
+from console.routes import action, page, with_said
 
-blueprint = Blueprint("limits", __name__)
 NUMBERS = ("rate_messages", "rate_bytes", "queue_ms")
 LISTS: Mapping[str, tuple[str, ...]] = {"grades_off": GRADES, "features_off": FEATURES}
 NUMBER_MAX = 1 << 50
 
 
-@blueprint.get("/limits", endpoint="form")
+@page("/limits", role=Role.OPERATOR, title="Limits", menu=2)
 def form_page() -> ResponseReturnValue:
     """The settings in force, and who has applied them."""
     found, version = gate.show_versioned(parts().configuration.admin("console"))
@@ -47,7 +48,7 @@ def _applied(version: int) -> list[AppliedState]:
         return []
 
 
-@blueprint.post("/limits")
+@action("/limits", role=Role.OPERATOR, said="The limits are changed. Every proxy follows within a second.")
 def change() -> ResponseReturnValue:
     """Change the settings, unless another person was faster. Every producer proxy follows within a second."""
     fields = form()
@@ -59,7 +60,7 @@ def change() -> ResponseReturnValue:
         change_limits(wanted, -1 if seen is None else seen)
     except InvalidForm as error:
         return _form_page(wanted, seen or 0, error.faults, 422)
-    return redirect("/limits?said=limits", 303)
+    return redirect(with_said("/limits"), 303)
 
 
 def change_limits(wanted: Mapping[str, Any], seen: int) -> GateSettings:

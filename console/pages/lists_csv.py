@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from flask import Blueprint, Response, request
+from flask import Response, request
 from flask.typing import ResponseReturnValue
 
 from common.config.definitions import GroupDefinition, TopicDefinition
@@ -13,14 +13,15 @@ from common.config.setting import table_of
 from console.installation.queue_states import total_lag
 from console.pages.actions import cell
 from console.parts import parts
+from console.roles import Role
+from console.routes import resource
 
-blueprint = Blueprint("lists_csv", __name__)
 ROWS_MAX = 10_000
 LAGS_MAX = 500
 """Groups whose lag is asked for: each costs an engine 0.3 ms."""
 
 
-@blueprint.get("/topics.csv")
+@resource("/topics.csv", role=Role.VIEWER)
 def topics() -> ResponseReturnValue:
     """Topics whose names contain a text, with owner and settings; the first ROWS_MAX by name."""
     names = parts().configuration.names.page("topic", _text(), limit=ROWS_MAX).names
@@ -34,7 +35,7 @@ def topics() -> ResponseReturnValue:
     )
 
 
-@blueprint.get("/groups.csv")
+@resource("/groups.csv", role=Role.VIEWER)
 def groups() -> ResponseReturnValue:
     """Groups that are defined or have pulled, as topics; with the lag of the first LAGS_MAX, empty where it is not known."""
     text, settings = _text(), list(table_of(GroupDefinition))

@@ -5,7 +5,7 @@ from collections.abc import Generator
 from itertools import count
 from typing import Any, cast
 
-from flask import Blueprint, Flask, current_app, render_template
+from flask import Flask, current_app, render_template
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import TooManyRequests
 
@@ -16,14 +16,15 @@ from console.installation.replica_groups import ReplicaState
 from console.pages.charts import installation_charts, lately_refused
 from console.pages.event_stream import OPENED, EventStream, event
 from console.parts import ConsoleParts, account, parts, signed_in
+from console.roles import Role
+from console.routes import page, resource
 
-blueprint = Blueprint("map", __name__)
 PAUSE_S, STREAM_S_MAX = 1.0, 600.0
 CHECK_STEPS = 3
 """A stream looks after so many steps whether its session still lasts."""
 
 
-@blueprint.get("/map")
+@page("/map", role=Role.VIEWER, title="Map", menu=6, sample="/map?range=15m")
 def show() -> ResponseReturnValue:
     """The map."""
     processes: list[ProcessState] = []
@@ -38,13 +39,13 @@ def show() -> ResponseReturnValue:
     return render_template("map.html", **shown, **_brokers(), charts=installation_charts(), refused=lately_refused())
 
 
-@blueprint.get("/map/live")
+@resource("/map/live", role=Role.VIEWER)
 def live() -> ResponseReturnValue:
     """The part with brokers and replicas, which the page asks for again and again."""
     return render_template("map_live.html", **_brokers())
 
 
-@blueprint.get("/map/stream")
+@resource("/map/stream", role=Role.VIEWER)
 def stream() -> ResponseReturnValue:
     """Tells the page when that part has changed: it asks for it then. Ends with its session, and after 10 minutes."""
     own, composed, session = account(), parts(), signed_in()

@@ -2,18 +2,17 @@
 
 from collections.abc import Mapping
 
-from flask import Blueprint, redirect, render_template
+from flask import redirect, render_template
 from flask.typing import ResponseReturnValue
 
 from console.errors import InvalidForm
 from console.parts import actor, form, parts
-from console.roles import ROLE_NAMES
+from console.roles import ROLE_NAMES, Role
+from console.routes import action, page, with_said
 from console.security.masking import checked_rule
 
-blueprint = Blueprint("masking", __name__)
 
-
-@blueprint.get("/masking")
+@page("/masking", role=Role.ADMIN, title="Masking", menu=3)
 def index() -> ResponseReturnValue:
     """All rules, and the form to add one."""
     return _page({})
@@ -26,7 +25,7 @@ def _page(faults: Mapping[str, str], status: int = 200) -> ResponseReturnValue:
     return page, status
 
 
-@blueprint.post("/masking")
+@action("/masking", role=Role.ADMIN, said="The rule counts from now on.")
 def add() -> ResponseReturnValue:
     """Add a rule."""
     fields = form()
@@ -35,11 +34,11 @@ def add() -> ResponseReturnValue:
         parts().masking.add(actor(), rule)
     except InvalidForm as error:
         return _page(error.faults, 422)
-    return redirect("/masking?said=masked", 303)
+    return redirect(with_said("/masking"), 303)
 
 
-@blueprint.post("/masking/<int:rule_id>/remove")
+@action("/masking/<int:rule_id>/remove", role=Role.ADMIN, said="The rule is removed.")
 def remove(rule_id: int) -> ResponseReturnValue:
     """Remove a rule."""
     parts().masking.remove(actor(), rule_id)
-    return redirect("/masking?said=unmasked", 303)
+    return redirect(with_said("/masking"), 303)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from flask import Blueprint, Response, redirect, render_template, request
+from flask import Response, redirect, render_template, request
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import Forbidden, NotFound
 
@@ -21,11 +21,12 @@ from console.installation.message_trace import IN_FLIGHT, passage, trace
 from console.installation.stored_messages import ID_CHARS_MAX, FoundMessage, Matching
 from console.pages.connections import clients_of
 from console.parts import account, actor, form, mask, may_use_topic, parts
+from console.roles import Role
+from console.routes import action, page, resource, with_said
 from console.shown import dump, visible
 from engine.client.admin import AdminError
 from engine.link.errors import LinkError
 
-blueprint = Blueprint("messages", __name__)
 LIMIT = 50
 HOLDERS_MAX = 3
 """Groups whose clients are asked for on the page of a trace."""
@@ -39,7 +40,9 @@ NO_SEARCH = "Keys or properties of this topic are masked for your role: search b
 FAILURES = (LinkError, AdminError, OSError)
 
 
-@blueprint.get("/topics/<name>/messages")
+@page(
+    "/topics/<name>/messages", role=Role.OWNER, sample="/topics/orders.created/messages?by=time&from=2020-01-01T00:00"
+)
 def find(name: str) -> ResponseReturnValue:
     """The form, and what it finds."""
     check_topic(name)
@@ -117,7 +120,7 @@ def _search(name: str, asked: dict[str, str]) -> Callable[[], list[FoundMessage]
     return "Search by id, by key, by queue and offset, by time, or by a filter."
 
 
-@blueprint.get("/topics/<name>/messages/<int:queue>/<int:offset>")
+@page("/topics/<name>/messages/<int:queue>/<int:offset>", role=Role.OWNER, sample="/topics/orders.created/messages/0/0")
 def show(name: str, queue: int, offset: int) -> ResponseReturnValue:
     """One message."""
     message = _one(name, queue, offset)
@@ -125,7 +128,11 @@ def show(name: str, queue: int, offset: int) -> ResponseReturnValue:
     return render_template("message.html", name=name, message=message, **views)
 
 
-@blueprint.get("/topics/<name>/messages/<int:queue>/<int:offset>/trace", endpoint="trace")
+@page(
+    "/topics/<name>/messages/<int:queue>/<int:offset>/trace",
+    role=Role.OWNER,
+    sample="/topics/orders.created/messages/0/0/trace",
+)
 def show_trace(name: str, queue: int, offset: int) -> ResponseReturnValue:
     """The way of one message, as far as it is recorded."""
     message = _one(name, queue, offset)
@@ -154,7 +161,7 @@ def body_views(message: FoundMessage, chosen: str) -> dict[str, Any]:
     return {"view": view, "views": VIEWS, "is_cut": is_cut, "shown": text}
 
 
-@blueprint.get("/topics/<name>/messages/<int:queue>/<int:offset>/body")
+@resource("/topics/<name>/messages/<int:queue>/<int:offset>/body", role=Role.OWNER)
 def body(name: str, queue: int, offset: int) -> ResponseReturnValue:
     """The body as a file, which no browser shows."""
     message = _one(name, queue, offset)
@@ -162,7 +169,7 @@ def body(name: str, queue: int, offset: int) -> ResponseReturnValue:
     return Response(message.body, mimetype="application/octet-stream", headers={"Content-Disposition": disposition})
 
 
-@blueprint.post("/topics/<name>/messages")
+@action("/topics/<name>/messages", role=Role.OWNER, said="The message was sent and stored; this is it.")
 def send(name: str) -> ResponseReturnValue:
     """Send a test message through a producer proxy."""
     check_topic(name)
@@ -187,7 +194,7 @@ def send(name: str) -> ResponseReturnValue:
     parts().log.note(actor(), "send test message", f"topic {name}", None, new)
     if result.queue is None or result.offset is None:
         return redirect(f"/topics/{name}/messages?by=id&id={result.id}", 303)
-    return redirect(f"/topics/{name}/messages/{result.queue}/{result.offset}?said=sent", 303)
+    return redirect(with_said(f"/topics/{name}/messages/{result.queue}/{result.offset}"), 303)
 
 
 def _schema_faults(name: str, body: bytes) -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from flask import Blueprint, redirect, render_template, request
+from flask import redirect, render_template, request
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import NotFound
 
@@ -15,25 +15,26 @@ from console.installation import migration_plans
 from console.installation.migration_plans import RESUME
 from console.pages.part_page import part_or_page
 from console.parts import account, actor, form, parts
+from console.roles import Role
+from console.routes import action, page, resource, with_said
 from migration.describe import NEXT, rows
 from migration.entries import PlanEntry
 from migration.facts import Facts
 from migration.recipes.course import COMMANDS
 from migration.sub_steps.registry import GATES
 
-blueprint = Blueprint("migrations", __name__)
 GATED = ("verify", "fence", "cut", "rollback", "retire", "abort", RESUME)
 HISTORY_SHOWN = 100
 
 
-@blueprint.get("/migrations")
+@page("/migrations", role=Role.VIEWER, title="Migrations", menu=7)
 def index() -> ResponseReturnValue:
     """All plans."""
     found, faults = migration_plans.plans(_admin())
     return render_template("migrations.html", plans=found, faults=faults)
 
 
-@blueprint.get("/migrations/<name>")
+@page("/migrations/<name>", role=Role.VIEWER, sample="/migrations/shop")
 def show(name: str) -> ResponseReturnValue:
     """One plan."""
     entry = plan_of_name(name)
@@ -48,7 +49,7 @@ def show(name: str) -> ResponseReturnValue:
     )  # fmt: skip
 
 
-@blueprint.get("/migrations/<name>/live")
+@resource("/migrations/<name>/live", role=Role.VIEWER)
 def live(name: str) -> ResponseReturnValue:
     """The part that the page asks for again and again; the page is loaded anew when other commands are possible."""
     entry = plan_of_name(name)
@@ -66,7 +67,7 @@ def _progress(entry: PlanEntry) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@blueprint.get("/migrations/<name>/positions")
+@resource("/migrations/<name>/positions", role=Role.OPERATOR)
 def positions(name: str) -> ResponseReturnValue:
     """Positions and gates as `penstock migrate status` asks Kafka and the engines for them."""
     plan_of_name(name)
@@ -75,7 +76,7 @@ def positions(name: str) -> ResponseReturnValue:
     return part_or_page("migration_positions.html", "Positions", f"/migrations/{name}", **shown)
 
 
-@blueprint.get("/migrations/<name>/<command>", endpoint="form")
+@page("/migrations/<name>/<command>", role=Role.OPERATOR, sample="/migrations/shop/cut")
 def form_page(name: str, command: str) -> ResponseReturnValue:
     """What a command will do, step by step, before it is begun."""
     entry = _allowing(name, command)
@@ -84,11 +85,11 @@ def form_page(name: str, command: str) -> ResponseReturnValue:
     return render_template("migration_command.html", **shown, gates=GATES if command in GATED else ())
 
 
-@blueprint.post("/migrations/<name>/<command>")
+@action("/migrations/<name>/<command>", role=Role.OPERATOR, said="The command was begun. Its lines appear below.")
 def begin(name: str, command: str) -> ResponseReturnValue:
     """Begin a command, if the plan is still as the person has seen it; its own process checks everything again."""
     begin_command(name, command, [gate for gate in GATES if f"accept.{gate}" in form()], form().get("version", ""))
-    return redirect(f"/migrations/{name}?said=begun", 303)
+    return redirect(with_said(f"/migrations/{name}"), 303)
 
 
 def begin_command(name: str, command: str, accepted: Sequence[str], seen: str) -> None:

@@ -3,7 +3,7 @@
 import logging
 from typing import Any
 
-from flask import Blueprint, Response, redirect, render_template, request
+from flask import Response, redirect, render_template, request
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import NotFound
 
@@ -12,18 +12,19 @@ from console.database.action_log import Actor
 from console.errors import ProviderUnavailable, SignInRefused
 from console.pages.sign_in import begin_session, next_page
 from console.parts import address, parts
+from console.roles import Role
+from console.routes import resource
 from console.security.openid_attempt import LASTS_S, OpenIdAttempt
 from console.security.openid_provider import OpenIdProvider
 from console.security.openid_roles import role_of
 
 limited = LimitedLog(logging.getLogger("penstock.console"))
-blueprint = Blueprint("openid", __name__)
 CALLBACK = "/sign-in/openid/answer"
 NOT_BEGUN = "no sign-in was begun in this browser, or it took longer than 10 minutes: begin again"
 NAME, ATTEMPT = "the sign-in service", "openid"
 
 
-@blueprint.get("/sign-in/openid")
+@resource("/sign-in/openid", role=Role.NOBODY)
 def begin() -> ResponseReturnValue:
     """Send the browser to the provider, with a cookie by which its answer is known."""
     provider, attempt = _provider(), OpenIdAttempt.new(next_page(), _now_s())
@@ -38,7 +39,7 @@ def begin() -> ResponseReturnValue:
     return answer
 
 
-@blueprint.get(CALLBACK)
+@resource(CALLBACK, role=Role.NOBODY)
 def answer() -> ResponseReturnValue:
     """Check the provider's answer, and begin a session."""
     provider = _provider()

@@ -1,23 +1,27 @@
 """The own account: role, teams, password."""
 
-from flask import Blueprint, render_template
+from flask import render_template
 from flask.typing import ResponseReturnValue
 
 from console.database.accounts import Account
 from console.errors import InvalidForm
 from console.pages.sign_in import begin_session
 from console.parts import account, actor, form, parts
+from console.roles import Role
+from console.routes import action, page, with_said
 
-blueprint = Blueprint("own", __name__)
 
-
-@blueprint.get("/account")
+@page("/account", role=Role.VIEWER, title="Your account")
 def show() -> ResponseReturnValue:
     """The account and a form for a new password."""
     return render_template("own.html", faults={})
 
 
-@blueprint.post("/account/password")
+@action(
+    "/account/password",
+    role=Role.VIEWER,
+    said="Your password is changed. Your other sessions and all your API tokens have ended.",
+)
 def set_password() -> ResponseReturnValue:
     """Replace the password; all other sessions and the API tokens end, and this session gets a new cookie."""
     own, fields = account(), form()
@@ -28,7 +32,7 @@ def set_password() -> ResponseReturnValue:
         parts().accounts.set_password(actor(), own.id, parts().passwords.encode(fields.get("password", "")))
     except InvalidForm as error:
         return render_template("own.html", faults=error.faults), 422
-    return begin_session(own, "/account?said=password")
+    return begin_session(own, with_said("/account"))
 
 
 def check_password(own: Account, password: str, field: str) -> None:

@@ -2,19 +2,19 @@
 
 from collections.abc import Mapping
 
-from flask import Blueprint, render_template, request
+from flask import render_template, request
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import NotFound
 
 from console.errors import InvalidForm
 from console.parts import actor, form, parts
-from console.roles import ROLE_NAMES
+from console.roles import ROLE_NAMES, Role
+from console.routes import action, page
 
-blueprint = Blueprint("people", __name__)
 LINK_DAYS = 7
 
 
-@blueprint.get("/people")
+@page("/people", role=Role.ADMIN, title="People", menu=1)
 def index() -> ResponseReturnValue:
     """All accounts and teams, with the forms to add one."""
     return _page()
@@ -28,7 +28,7 @@ def _page(faults: Mapping[str, str] | None = None, status: int = 200, **shown: s
     return page, status
 
 
-@blueprint.post("/people")
+@action("/people", role=Role.ADMIN)
 def add() -> ResponseReturnValue:
     """Create an account and show its one-time link, this once."""
     name = form().get("name", "").strip()
@@ -39,7 +39,7 @@ def add() -> ResponseReturnValue:
     return _page(link=_link(user_id), link_name=name)
 
 
-@blueprint.post("/people/<int:user_id>")
+@action("/people/<int:user_id>", role=Role.ADMIN)
 def change(user_id: int) -> ResponseReturnValue:
     """Change role, teams and state of an account; its sessions end."""
     try:
@@ -49,7 +49,7 @@ def change(user_id: int) -> ResponseReturnValue:
     return _page(said_text="The account is changed. It has to sign in again.")
 
 
-@blueprint.post("/people/<int:user_id>/link")
+@action("/people/<int:user_id>/link", role=Role.ADMIN)
 def make_link(user_id: int) -> ResponseReturnValue:
     """A one-time link by which an account sets a new password."""
     found = parts().accounts.get(user_id)
@@ -59,7 +59,7 @@ def make_link(user_id: int) -> ResponseReturnValue:
     return _page(link=_link(user_id), link_name=found.name)
 
 
-@blueprint.post("/people/<int:user_id>/end")
+@action("/people/<int:user_id>/end", role=Role.ADMIN)
 def end_access(user_id: int) -> ResponseReturnValue:
     """End all sessions and API tokens of an account, as after a theft."""
     try:
@@ -69,7 +69,7 @@ def end_access(user_id: int) -> ResponseReturnValue:
     return _page(said_text="All sessions and API tokens of the account have ended.")
 
 
-@blueprint.post("/people/teams")
+@action("/people/teams", role=Role.ADMIN)
 def add_team() -> ResponseReturnValue:
     """Create a team."""
     try:

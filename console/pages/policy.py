@@ -1,23 +1,23 @@
 """The policy for approval without a person."""
 
-from flask import Blueprint, redirect, render_template
+from flask import redirect, render_template
 from flask.typing import ResponseReturnValue
 
 from console.asking.approval_policy import ApprovalPolicy
 from console.errors import InvalidForm
 from console.parts import actor, form, parts
+from console.roles import Role
+from console.routes import action, page, with_said
 
-blueprint = Blueprint("policy", __name__)
 
-
-@blueprint.get("/policy", endpoint="form")
+@page("/policy", role=Role.OPERATOR, title="Policy", menu=3)
 def form_page() -> ResponseReturnValue:
     """The bounds in force."""
     policy, version = parts().policy()
     return render_template("policy.html", values=policy.to_value(), version=version, faults={})
 
 
-@blueprint.post("/policy")
+@action("/policy", role=Role.OPERATOR, said="The policy is saved.")
 def change() -> ResponseReturnValue:
     """Replace the bounds, unless another person was faster."""
     fields = form()
@@ -28,4 +28,4 @@ def change() -> ResponseReturnValue:
         values = {**fields, "is_on": fields.get("is_on") == "on"}
         return render_template("policy.html", values=values, version=seen, faults=error.faults), 422
     parts().policies.replace(actor(), policy.to_value(), int(seen) if seen.isascii() and seen.isdigit() else -1)
-    return redirect("/policy?said=saved", 303)
+    return redirect(with_said("/policy"), 303)

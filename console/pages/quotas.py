@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from flask import Blueprint, redirect, render_template
+from flask import redirect, render_template
 from flask.typing import ResponseReturnValue
 
 from console.asking.team_quota import BOUNDS, TeamQuota
@@ -10,11 +10,11 @@ from console.database.accounts import Team
 from console.database.team_quotas import UNBOUNDED, SetQuota
 from console.errors import InvalidForm
 from console.parts import actor, form, parts
+from console.roles import Role
+from console.routes import action, page, with_said
 
-blueprint = Blueprint("quotas", __name__)
 
-
-@blueprint.get("/quotas", endpoint="form")
+@page("/quotas", role=Role.OPERATOR, title="Quotas", menu=4)
 def form_page() -> ResponseReturnValue:
     """All teams."""
     return _page(0, {}, {})
@@ -38,7 +38,7 @@ def quotas_of_teams() -> list[tuple[Team, SetQuota]]:
     return [(team, found.get(team.id, UNBOUNDED)) for team in parts().accounts.teams()]
 
 
-@blueprint.post("/quotas/<int:team_id>")
+@action("/quotas/<int:team_id>", role=Role.OPERATOR, said="The quota counts from the next decision on.")
 def change(team_id: int) -> ResponseReturnValue:
     """Replace the quota of a team, unless another person was faster."""
     seen = form().get("version", "")
@@ -47,4 +47,4 @@ def change(team_id: int) -> ResponseReturnValue:
     except InvalidForm as error:
         return _page(team_id, form(), error.faults, 422)
     parts().quotas.replace(actor(), team_id, quota.to_value(), int(seen) if seen.isascii() and seen.isdigit() else -1)
-    return redirect("/quotas?said=quota", 303)
+    return redirect(with_said("/quotas"), 303)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from flask import Blueprint, redirect
+from flask import redirect
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import NotFound
 
@@ -14,10 +14,12 @@ from common.config.definition import Definition
 from console.entries import whole
 from console.errors import InvalidForm
 from console.parts import account, actor, form, parts
+from console.roles import Role
+from console.routes import action, with_said
 
-blueprint = Blueprint("rates", __name__)
 RATES = ("rate_messages", "rate_bytes")
 NUMBER_MAX = 1 << 50
+SAID = "The limits are changed. Every proxy follows within a second."
 
 
 class Limited(NamedTuple):
@@ -36,13 +38,13 @@ APPLICATION = Limited(
 GROUP = Limited("group", "groups", groups.show, groups.set_group, GroupSettings)
 
 
-@blueprint.post("/applications/<name>/limits")
+@action("/applications/<name>/limits", role=Role.OPERATOR, said=SAID)
 def of_application(name: str) -> ResponseReturnValue:
     """Change what every producer proxy accepts from an application."""
     return _change(APPLICATION, name)
 
 
-@blueprint.post("/groups/<name>/limits")
+@action("/groups/<name>/limits", role=Role.OPERATOR, said=SAID)
 def of_group(name: str) -> ResponseReturnValue:
     """Change what is delivered to a group."""
     return _change(GROUP, name)
@@ -62,4 +64,4 @@ def _change(limited: Limited, name: str) -> ResponseReturnValue:
     )
     before, after = ({field: getattr(each, field) for field in RATES} for each in (old, new))
     parts().log.note(actor(), "change limits", f"{limited.kind} {name}", before, after)
-    return redirect(f"/{limited.path}/{name}?said=limits", 303)
+    return redirect(with_said(f"/{limited.path}/{name}"), 303)

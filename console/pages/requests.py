@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from flask import Blueprint, redirect, render_template, request
+from flask import redirect, render_template, request
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import Forbidden, NotFound
 
@@ -35,14 +35,14 @@ from console.installation.group_use import use_of_group
 from console.installation.processes import AppliedState, applied_states
 from console.parts import account, actor, form, parts
 from console.roles import Role
+from console.routes import action, page, resource
 from console.shown import label, setting
 
-blueprint = Blueprint("requests", __name__)
 PAGE = 50
 REASON_NEEDED = "Say why: the person who asked reads it."
 
 
-@blueprint.get("/requests")
+@page("/requests", role=Role.VIEWER, title="Requests", menu=5, sample="/requests?state=all")
 def index() -> ResponseReturnValue:
     """Requests, newest first."""
     state, before = request.args.get("state", "open"), request.args.get("before", "")
@@ -87,7 +87,7 @@ def consumption_reasons(wish: ConsumptionWish, team_id: int) -> list[str]:
     return policy.reasons_of_consumption(wish, len(parts().requests.groups_of([team_id])), others)
 
 
-@blueprint.get("/requests/<int:request_id>")
+@page("/requests/<int:request_id>", role=Role.VIEWER, sample=("/requests/1", "/requests/3", "/requests/4"))
 def show(request_id: int) -> ResponseReturnValue:
     """One request."""
     return _page(found_request(request_id))
@@ -149,7 +149,7 @@ def _is_schema_moved(found: UserRequest) -> bool:
     return base is not None and base != notes_of(parts().database, found.name).body_schema
 
 
-@blueprint.get("/requests/<int:request_id>/applied")
+@resource("/requests/<int:request_id>/applied", role=Role.VIEWER)
 def applied(request_id: int) -> ResponseReturnValue:
     """The part of the page that says which processes have applied what was written."""
     found = found_request(request_id)
@@ -166,7 +166,7 @@ def _applied(found: UserRequest) -> list[AppliedState] | None:
         return None
 
 
-@blueprint.post("/requests/<int:request_id>/comment")
+@action("/requests/<int:request_id>/comment", role=Role.OWNER)
 def comment(request_id: int) -> ResponseReturnValue:
     """Add a comment: of the one who asked, the team, or an operator."""
     comment_on(request_id, form().get("text", "").strip())
@@ -181,7 +181,7 @@ def comment_on(request_id: int, text: str) -> None:
     parts().requests.comment(actor(), request_id, text)
 
 
-@blueprint.post("/requests/<int:request_id>/submit")
+@action("/requests/<int:request_id>/submit", role=Role.OWNER)
 def submit(request_id: int) -> ResponseReturnValue:
     """Hand in a draft."""
     submit_draft(request_id, _seen())
@@ -195,7 +195,7 @@ def submit_draft(request_id: int, seen: int) -> None:
     approve_by_policy(request_id)
 
 
-@blueprint.post("/requests/<int:request_id>/withdraw")
+@action("/requests/<int:request_id>/withdraw", role=Role.OWNER)
 def withdraw(request_id: int) -> ResponseReturnValue:
     """Take a request back that is not approved yet."""
     withdraw_request(request_id, _seen())
@@ -209,7 +209,7 @@ def withdraw_request(request_id: int, seen: int) -> None:
     parts().requests.move(actor(), request_id, (state, seen), WITHDRAWN)
 
 
-@blueprint.post("/requests/<int:request_id>/approve")
+@action("/requests/<int:request_id>/approve", role=Role.OPERATOR)
 def approve(request_id: int) -> ResponseReturnValue:
     """Approve, and write what was asked for."""
     found = found_request(request_id)
@@ -235,7 +235,7 @@ def approve_request(found: UserRequest, seen: int, reason: str, beyond_quota: bo
     parts().approval.approve(actor(), found.id, seen, said[:TEXT_CHARS_MAX], check)
 
 
-@blueprint.post("/requests/<int:request_id>/reject")
+@action("/requests/<int:request_id>/reject", role=Role.OPERATOR)
 def reject(request_id: int) -> ResponseReturnValue:
     """Reject a request that waits, or one that cannot be applied, with a reason."""
     reason = form().get("reason", "").strip()[:TEXT_CHARS_MAX]
@@ -256,7 +256,7 @@ def reject_request(request_id: int, seen: int, reason: str) -> None:
     parts().requests.move(actor(), request_id, (state, seen), REJECTED, reason)
 
 
-@blueprint.post("/requests/<int:request_id>/retry")
+@action("/requests/<int:request_id>/retry", role=Role.OPERATOR)
 def retry(request_id: int) -> ResponseReturnValue:
     """Try again to write what an approved request asks for."""
     try:

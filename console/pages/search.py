@@ -1,41 +1,21 @@
 """Search over all names: pages, topics, groups and applications. The command palette shows the same answer in a dialog."""
 
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
-from flask import Blueprint, render_template, request
+from flask import render_template, request
 from flask.typing import ResponseReturnValue
 
 from console.parts import account, parts
 from console.roles import Role
+from console.routes import page, titled_pages
 
-blueprint = Blueprint("search", __name__)
 TEXT_CHARS_MAX = 249
 FIRST, PAGE = 6, 50
 KINDS = {"topic": "Topics", "group": "Groups", "application": "Applications"}
 
 
-class PageName(NamedTuple):
-    """A page that a person can go to by its name."""
-
-    name: str
-    path: str
-    least: Role = Role.VIEWER
-
-
-PAGES = (
-    PageName("Overview", "/"), PageName("Topics", "/topics"), PageName("Groups", "/groups"),
-    PageName("Applications", "/applications"), PageName("Requests", "/requests"),
-    PageName("Ask for a topic", "/requests/new", Role.OWNER), PageName("Map", "/map"),
-    PageName("Clients connected", "/connections"), PageName("Alerts", "/alerts"),
-    PageName("API", "/api"), PageName("Your account", "/account"), PageName("Policy", "/policy", Role.OPERATOR),
-    PageName("Quotas of teams", "/quotas", Role.OPERATOR),
-    PageName("Audit", "/audit", Role.OPERATOR), PageName("People", "/people", Role.ADMIN),
-    PageName("Notices", "/channels", Role.ADMIN), PageName("Masking", "/masking", Role.ADMIN),
-)  # fmt: skip
-
-
-@blueprint.get("/search")
+@page("/search", role=Role.VIEWER, sample="/search?q=orders")
 def find() -> ResponseReturnValue:
     """What has the text in its name: the first few of each kind, or a page of one kind."""
     text = request.args.get("q", "").strip()[:TEXT_CHARS_MAX]
@@ -56,7 +36,7 @@ def _found(text: str, kind: str, after: str) -> list[dict[str, Any]]:
 
 def _pages(text: str) -> dict[str, Any]:
     wanted, role = text.casefold(), account().role
-    rows = [(each.name, each.path) for each in PAGES if role >= each.least and wanted in each.name.casefold()]
+    rows = [(each.title, each.path) for each in titled_pages(role) if wanted in each.title.casefold()]
     return {"kind": "page", "title": "Pages", "rows": rows, "total": len(rows), "next": ""}
 
 

@@ -2,7 +2,7 @@
 
 import secrets
 
-from flask import Blueprint, Response, g, redirect, render_template, request
+from flask import Response, g, redirect, render_template, request
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import Gone
 
@@ -10,15 +10,16 @@ from console.database.accounts import NAME, NAME_FAULT, Account
 from console.database.action_log import Actor
 from console.errors import InvalidForm
 from console.parts import address, form, parts, signed_in
+from console.roles import Role
+from console.routes import IN_STORY, action, page, with_said
 
-blueprint = Blueprint("sign_in", __name__)
 WRONG = "The name or the password is wrong."
 FIRST_TEAM = "platform"
 BROWSER, BROWSER_S = "browser", 366 * 86_400
 """A cookie of a browser in which an account has signed in, for a year."""
 
 
-@blueprint.get("/sign-in", endpoint="form")
+@page("/sign-in", role=Role.NOBODY)
 def form_page() -> ResponseReturnValue:
     """The form."""
     if signed_in() is not None:
@@ -26,13 +27,13 @@ def form_page() -> ResponseReturnValue:
     has_accounts = parts().accounts.count() > 0
     found = parts().openid
     openid, out = found.host if found is not None else "", ""
-    if found is not None and request.args.get("said") == "out":
+    if found is not None and request.args.get("said") == "sign_in.leave":
         out = found.way_out(parts().origins.base(request.host) + "/sign-in")
     shown = {"openid": openid, "out": out, "next": next_page(), "has_accounts": has_accounts}
     return render_template("sign_in.html", name="", fault="", **shown)
 
 
-@blueprint.post("/sign-in")
+@action("/sign-in", role=Role.NOBODY)
 def enter() -> ResponseReturnValue:
     """Check name and password, and begin a session with a new token."""
     name, password = form().get("name", "").strip()[:64], form().get("password", "")
@@ -85,7 +86,7 @@ def begin_session(account: Account, target: str) -> Response:
     return answer
 
 
-@blueprint.post("/sign-out")
+@action("/sign-out", role=Role.VIEWER, said="You are signed out.")
 def leave() -> ResponseReturnValue:
     """End the session."""
     own = signed_in()
@@ -93,10 +94,10 @@ def leave() -> ResponseReturnValue:
         parts().sessions.close(own.token)
         parts().log.note(Actor(own.account.name, address()), "sign-out", f"account {own.account.name}")
     g.new_token = ""
-    return redirect("/sign-in?said=out", 303)
+    return redirect(with_said("/sign-in"), 303)
 
 
-@blueprint.get("/link/<token>")
+@page("/link/<token>", role=Role.NOBODY, sample=IN_STORY)
 def link(token: str) -> ResponseReturnValue:
     """Show the form of a one-time link, without using the link."""
     found = parts().links.look(token)
@@ -107,7 +108,7 @@ def link(token: str) -> ResponseReturnValue:
     return render_template("link.html", is_first=found.user_id is None, name=name, team=FIRST_TEAM, faults={})
 
 
-@blueprint.post("/link/<token>")
+@action("/link/<token>", role=Role.NOBODY)
 def use_link(token: str) -> ResponseReturnValue:
     """Set the password, of the first account with its name and team, and sign in."""
     found = parts().links.look(token)

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Generator
 
-from flask import Blueprint, request
+from flask import request
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import TooManyRequests
 
@@ -14,18 +14,18 @@ from console.pages.event_stream import OPENED, EventStream, event
 from console.pages.messages import NO_SEARCH, check_topic, read_filter_text
 from console.parts import ConsoleParts, account, actor, mask, parts, signed_in
 from console.roles import Role
+from console.routes import resource
 from console.shown import visible
 from engine.client.admin import AdminError
 from engine.link.errors import LinkError
 
 log = logging.getLogger("penstock.console")
-blueprint = Blueprint("tail", __name__)
 BODY_CHARS = 200
 CHECK_STEPS = 3
 """A tail looks after so many steps whether its session still lasts."""
 
 
-@blueprint.get("/topics/<name>/messages/live")
+@resource("/topics/<name>/messages/live", role=Role.OWNER)
 def live(name: str) -> ResponseReturnValue:
     """The stream. It ends with its session, after 10 minutes, or when the page is closed."""
     check_topic(name)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from flask import Blueprint, redirect, render_template
+from flask import redirect, render_template
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import NotFound
 
@@ -12,12 +12,13 @@ from console.errors import InvalidForm, RequestConflict
 from console.installation.queue_states import lags_of_topic, queue_states
 from console.pages.topics import QUEUES_SHOWN
 from console.parts import account, actor, form, parts
+from console.roles import Role
+from console.routes import action, page, with_said
 
-blueprint = Blueprint("topic_deletion", __name__)
 MOVED = "The topic was changed meanwhile: look at it again, then delete it. Nothing was deleted."
 
 
-@blueprint.get("/topics/<name>/delete", endpoint="form")
+@page("/topics/<name>/delete", role=Role.OPERATOR, sample="/topics/web.clicks/delete")
 def form_page(name: str) -> ResponseReturnValue:
     """What is in the topic, and who reads it."""
     return _page(name, "")
@@ -35,7 +36,9 @@ def _page(name: str, fault: str, status: int = 200) -> ResponseReturnValue:
     ), status
 
 
-@blueprint.post("/topics/<name>/delete")
+@action(
+    "/topics/<name>/delete", role=Role.OPERATOR, said="The topic is deleted. Every process follows within a second."
+)
 def delete(name: str) -> ResponseReturnValue:
     """Delete the definition, where the name was typed."""
     seen = form().get("version", "")
@@ -43,7 +46,7 @@ def delete(name: str) -> ResponseReturnValue:
         delete_topic(name, form().get("typed", "").strip(), int(seen) if seen.isascii() and seen.isdigit() else -1)
     except InvalidForm as error:
         return _page(name, error.faults["typed"], 422)
-    return redirect("/topics?said=deleted", 303)
+    return redirect(with_said("/topics"), 303)
 
 
 def delete_topic(name: str, typed: str, seen: int) -> None:

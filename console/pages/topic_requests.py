@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from flask import Blueprint, redirect, render_template, request
+from flask import redirect, render_template, request
 from flask.typing import ResponseReturnValue
 
 from common.config.text_values import ENGINE_HOME
@@ -16,11 +16,11 @@ from console.pages.asking_teams import chosen_team, needed_team, prefix_fault, t
 from console.pages.map import kafka_clusters
 from console.pages.requests import approve_by_policy
 from console.parts import actor, form, parts
+from console.roles import Role
+from console.routes import action, page
 
-blueprint = Blueprint("topic_requests", __name__)
 
-
-@blueprint.get("/requests/new", endpoint="form")
+@page("/requests/new", role=Role.OWNER, title="Ask for a topic")
 def form_page() -> ResponseReturnValue:
     """The empty form."""
     return _form_page({**DEFAULTS, "name": request.args.get("name", "")[:249]}, {})
@@ -33,13 +33,13 @@ def _form_page(values: Mapping[str, str], faults: Mapping[str, str], status: int
     return render_template("request_form.html", **shown), status
 
 
-@blueprint.post("/requests/check")
+@action("/requests/check", role=Role.OWNER)
 def check() -> ResponseReturnValue:
     """The part of the form that says what the wish costs and which fields are wrong. Nothing is stored."""
     return render_template("request_preview.html", preview=_preview(form()))
 
 
-@blueprint.post("/requests")
+@action("/requests", role=Role.OWNER)
 def ask() -> ResponseReturnValue:
     """Store a request. Within the policy it is approved at once."""
     values = {name: form().get(name, "") for name in DEFAULTS}

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from flask import Blueprint, render_template, request
+from flask import render_template, request
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import NotFound
 
@@ -14,15 +14,16 @@ from console.installation.queue_states import lags_of_topic, queue_states
 from console.pages.charts import lately_refused, topic_charts
 from console.pages.connections import clients_of
 from console.parts import may_use_topic, parts
+from console.roles import Role
+from console.routes import page
 from console.shown import label, setting
 
-blueprint = Blueprint("topics", __name__)
 PAGE = 50
 TEXT_CHARS_MAX = 249
 QUEUES_SHOWN = 256
 
 
-@blueprint.get("/topics")
+@page("/topics", role=Role.VIEWER, title="Topics", menu=2)
 def index() -> ResponseReturnValue:
     """Topics whose names contain a text, a page at a time; families above them."""
     text, after = request.args.get("q", "").strip()[:TEXT_CHARS_MAX], request.args.get("after", "")
@@ -35,7 +36,7 @@ def index() -> ResponseReturnValue:
     return render_template("topics_rows.html" if is_part else "topics.html", **shown)
 
 
-@blueprint.get("/topics/<name>")
+@page("/topics/<name>", role=Role.VIEWER, sample="/topics/orders.created?range=15m")
 def show(name: str) -> ResponseReturnValue:
     """One topic."""
     found = parts().configuration.topic(name)

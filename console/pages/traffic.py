@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from flask import Blueprint, redirect, render_template, request
+from flask import redirect, render_template, request
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import NotFound
 
@@ -17,14 +17,15 @@ from console.errors import InvalidForm, RequestConflict
 from console.installation.processes import AppliedState, applied_states
 from console.installation.topic_moves import TopicMove, previewed, shares_of
 from console.parts import account, actor, form, parts
+from console.roles import Role
+from console.routes import action, page, with_said
 
-blueprint = Blueprint("traffic", __name__)
 TOPICS_SHOWN = 500
 KINDS = ("topic", "broker_group")
 MOVED = "Nothing was changed: another person has changed it meanwhile. Look at it again."
 
 
-@blueprint.get("/traffic")
+@page("/traffic", role=Role.OPERATOR, title="Traffic", menu=1)
 def index() -> ResponseReturnValue:
     """All broker groups, and the topics that are placed in some of them."""
     return render_template("traffic.html", **state_of_traffic(), applied=_applied(), topics_shown=TOPICS_SHOWN)
@@ -51,12 +52,16 @@ def _applied() -> list[AppliedState]:
         return []
 
 
-@blueprint.post("/traffic/groups/<name>")
+@action(
+    "/traffic/groups/<name>",
+    role=Role.OPERATOR,
+    said="The broker group's messages are steered. Every producer proxy follows within a second.",
+)
 def spare(name: str) -> ResponseReturnValue:
     """Change which new messages a broker group takes, unless another person was faster."""
     fields = form()
     change_writes(name, fields.get("writes", ""), fields.get("seen", ""))
-    return redirect("/traffic?said=spared", 303)
+    return redirect(with_said("/traffic"), 303)
 
 
 def change_writes(name: str, writes: str, seen: str) -> BrokerGroupDefinition:
@@ -74,7 +79,7 @@ def change_writes(name: str, writes: str, seen: str) -> BrokerGroupDefinition:
     return new
 
 
-@blueprint.get("/traffic/topics/<name>", endpoint="form")
+@page("/traffic/topics/<name>", role=Role.OPERATOR, sample="/traffic/topics/web.clicks?preview=1&to=main")
 def form_page(name: str) -> ResponseReturnValue:
     """A topic's broker groups; with `to`, what a change to these would do."""
     wanted = request.args.getlist("to")
@@ -94,7 +99,11 @@ def _page(
     ), status  # fmt: skip
 
 
-@blueprint.post("/traffic/topics/<name>")
+@action(
+    "/traffic/topics/<name>",
+    role=Role.OPERATOR,
+    said="New messages go to these broker groups. Every process follows within a second.",
+)
 def move(name: str) -> ResponseReturnValue:
     """Change a topic's broker groups as the preview has shown."""
     fields = form()
@@ -104,7 +113,7 @@ def move(name: str) -> ResponseReturnValue:
     except InvalidForm as error:
         topic, version = _topic(name)
         return _page(topic, version, request.form.getlist("to"), None, error.faults, 422)
-    return redirect("/traffic?said=moved", 303)
+    return redirect(with_said("/traffic"), 303)
 
 
 def preview_of(topic: TopicDefinition, wanted: list[str]) -> TopicMove:

@@ -16,12 +16,6 @@ from tests.waiting import until
 PASSWORD = "a long password"
 SEND_S_MAX = 5.0
 WAIT_MS = 15_000
-PATHS = (
-    "/", "/topics", "/topics/orders.created", "/topics/orders.created/messages", "/groups", "/groups/readers",
-    "/applications", "/applications/shop", "/requests", "/requests/1", "/requests/new", "/map", "/policy", "/audit",
-    "/people", "/account", "/groups/readers/reset?topic=orders.created&to=earliest", "/groups/readers/dead-letters",
-    "/topics/orders.created/delayed", "/topics/orders.created/code?app=shop",
-)  # fmt: skip
 
 
 class Person:
@@ -159,16 +153,3 @@ def test_everything_but_live_parts_works_without_script(browser, ada):
     page.get_by_role("button", name="Ask for it").click()
     expect(page.get_by_text("Topic orders.created exists already.").first).to_be_visible()
     context.close()
-
-
-def test_no_page_is_wider_than_a_phone(browser, ada):
-    context = browser.new_context(viewport={"width": 390, "height": 800}, storage_state=ada._context.storage_state())
-    page = context.new_page()
-    base = ada.page.url.partition("/topics")[0]
-    wide = []
-    for path in PATHS:
-        page.goto(base + path)
-        if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
-            wide.append(path)
-    context.close()
-    assert wide == []

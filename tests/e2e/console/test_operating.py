@@ -22,7 +22,6 @@ from migration.plan import parse_plan
 from migration.recipes.course import PlanStep
 from tests.e2e.console.axe import serious_findings
 from tests.e2e.console.test_first_topic import Person
-from tests.e2e.console.walked_pages import OPERATED
 from tests.e2e.running import PENSTOCK
 from tests.waiting import until
 
@@ -192,17 +191,3 @@ def test_a_migration_is_followed_on_its_page_and_its_commands_are_the_real_ones(
     expect(events.first).to_contain_text("now copying")
     expect(page.get_by_role("link", name="verify", exact=True)).to_be_visible()
     store.close()
-
-
-def test_no_page_of_operating_is_wider_than_a_phone_or_has_a_serious_finding(ada):
-    page, wide, found = ada.page, [], {}
-    page.set_viewport_size({"width": 390, "height": 800})
-    for path in OPERATED:
-        page.goto(path)
-        page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
-        if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
-            wide.append(path)
-        if findings := serious_findings(page):
-            found[path] = findings
-    page.set_viewport_size({"width": 1280, "height": 800})
-    assert (wide, found) == ([], {})

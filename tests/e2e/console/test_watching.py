@@ -1,6 +1,4 @@
-"""Watching in Chromium against a real Penstock: charts, an alert that fires and reaches a webhook, the API, the commands,
-and every page without serious findings of axe-core, light and dark.
-"""
+"""Watching in Chromium against a real Penstock: charts, an alert that fires and reaches a webhook, the API, the commands."""
 
 import re
 import threading
@@ -11,15 +9,11 @@ import yaml
 from playwright.sync_api import expect
 
 from tests.e2e.console.axe import serious_findings
-from tests.e2e.console.walked_pages import WATCHED
 from tests.e2e.running import RunningPenstock
 from tests.waiting import until
 
 PASSWORD = "a long password"
 SAMPLES_S_MAX = 60.0
-OPENED = ("/alerts", "/api", "/groups/billing", "/people")
-"""Pages whose folded parts are looked at, too; on the others they would be the same."""
-DARK = ("/", "/requests/1", "/map", "/alerts", "/channels")
 
 
 @pytest.fixture(scope="module")
@@ -147,40 +141,3 @@ def test_a_token_of_the_page_reads_and_applies_and_the_command_agrees(page, pens
     file.write_bytes(penstock.call("export").stdout)
     assert yaml.safe_load(file.read_text())["topics"]["payments"] == declared["topics"]["payments"]
     assert penstock.call("apply", "-f", str(file), "--dry-run").returncode == 0
-
-
-def test_no_page_has_a_serious_finding_of_axe(page):
-    if page.request.get("/requests/1").status == 404:
-        page.goto("/requests/new")
-        page.fill("#name", "stock")
-        page.fill("#description", "Stock of the shop")
-        page.get_by_role("button", name="Ask for it").click()
-    found = {}
-    for path in WATCHED:
-        assert page.goto(path).status == 200, path
-        if path in OPENED:
-            page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
-        if findings := serious_findings(page):
-            found[path] = findings
-    page.emulate_media(color_scheme="dark")
-    for path in DARK:
-        page.goto(path)
-        if findings := serious_findings(page, "color-contrast"):
-            found[f"{path} dark"] = findings
-    page.emulate_media(color_scheme="light")
-    visitor = page.context.browser.new_context(base_url=page.url.partition("/channels")[0])
-    signing_in = visitor.new_page()
-    signing_in.goto("/sign-in")
-    assert (found, serious_findings(signing_in)) == ({}, [])
-    visitor.close()
-
-
-def test_no_page_of_watching_is_wider_than_a_phone(page):
-    page.set_viewport_size({"width": 390, "height": 800})
-    wide = []
-    for path in ("/groups/billing", "/topics/orders", "/map", "/alerts", "/channels", "/api"):
-        page.goto(path)
-        if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
-            wide.append(path)
-    page.set_viewport_size({"width": 1280, "height": 800})
-    assert wide == []

@@ -1,49 +1,70 @@
 """Every route with every role, and what a form needs beside the role."""
 
+import re
+
 import pytest
 
+from console.application import STATIC
 from console.roles import ROLE_NAMES, Role
-from console.security.access import ACCESS
+from console.routes import Route, action, add, menu, page, routes, titled_pages
 from console.security.origins import Origins
-from tests.e2e.console.walked_pages import IN_STORIES, OPERATED, WATCHED
 from tests.unit.console.consoles import SETUP, text_of
 
-VALUES = {
-    "name": "orders",
-    "request_id": 1,
-    "user_id": 1,
-    "team_id": 1,
-    "key_id": "k-1",
-    "key": "k-1",
-    "token": "none",
-    "broker_group": "main",
-    "kind": "csv",
-    "queue": 0,
-    "offset": 0,
-    "token_id": 1,
-    "silence_id": 1,
-    "channel_id": 1,
-    "rule_id": 1,
-    "command": "start",
-    "filename": "console.css",
-}
-NO_PAGES = {
-    "actions.export", "lists_csv.topics", "lists_csv.groups", "dead_letters.export", "messages.body",  # files
-    "charts.points", "map.stream", "tail.live", "health.alive", "health.ready", "static",  # for programs
-    "broker_groups.live", "map.live", "migrations.live", "migrations.positions", "requests.applied",  # parts of pages
-    "openid.begin", "openid.answer",  # to the provider and back
+OPEN = {
+    "health.alive", "health.ready", "sign_in.form_page", "sign_in.enter", "sign_in.link", "sign_in.use_link",
+    "openid.begin", "openid.answer", "api.openapi",
 }  # fmt: skip
+OWN_CHANGES = {"sign_in.leave", "own.set_password", "token_page.make", "token_page.revoke"}
+IN_STORIES = {"sign_in.link", "connections.form"}
 
 
-def test_every_endpoint_has_a_role_and_no_role_is_for_an_endpoint_that_is_gone(console):
-    assert {rule.endpoint for rule in console.app.url_map.iter_rules()} == set(ACCESS)
+def test_every_endpoint_is_in_the_routes(console):
+    assert {rule.endpoint for rule in console.app.url_map.iter_rules()} == {*routes(), STATIC}
 
 
-def test_no_page_is_left_out_of_the_walk_of_axe(console):
+def test_only_these_routes_are_open_to_visitors_and_only_these_changes_to_viewers():
+    assert {each.endpoint for each in routes().values() if each.role == Role.NOBODY} == OPEN
+    changes = {each.endpoint for each in routes().values() if each.method != "GET" and each.role < Role.OWNER}
+    assert changes - OPEN == OWN_CHANGES
+
+
+def test_a_route_without_a_role_or_of_a_known_endpoint_cannot_be_added():
+    known = routes()["limits.change"]
+    with pytest.raises(TypeError, match="role"):
+        page("/forgotten")
+    for role in (None, "admin", 4):
+        with pytest.raises(TypeError, match="give it a role"):
+            action("/forgotten", role=role)(lambda: "")
+    with pytest.raises(TypeError, match="has a route already"):
+        add(Route("/forgotten", "GET", Role.ADMIN, known.endpoint, known.answer))
+    assert "/forgotten" not in {each.path for each in routes().values()}
+
+
+def test_a_page_with_arguments_has_a_sample_and_an_entry_of_the_menu_has_a_title():
+    with pytest.raises(TypeError, match="give a sample"):
+        page("/forgotten/<name>", role=Role.ADMIN)
+    with pytest.raises(TypeError, match="title"):
+        page("/forgotten", role=Role.ADMIN, menu=1)
+
+
+def test_every_page_has_samples_that_are_its_own_but_those_of_stories(console):
     adapter = console.app.url_map.bind("console.test")
-    walked = {adapter.match(path.partition("?")[0])[0] for path in (*WATCHED, *OPERATED, *IN_STORIES)}
-    pages = {rule.endpoint for rule in console.app.url_map.iter_rules() if "GET" in rule.methods}
-    assert {each for each in pages if not each.startswith("api.")} - walked == NO_PAGES
+    pages = [each for each in routes().values() if each.is_page]
+    for each in pages:
+        assert {adapter.match(sample.partition("?")[0])[0] for sample in each.samples} <= {each.endpoint}
+    assert {each.endpoint for each in pages if not each.samples} == IN_STORIES
+
+
+def test_menu_and_palette_have_the_pages_of_a_role(console):
+    titles = {role: [each.title for each in menu(role)] for role in Role}
+    assert titles[Role.OWNER] == titles[Role.VIEWER] and titles[Role.VIEWER][:2] == ["Overview", "Topics"]
+    assert titles[Role.ADMIN] == [*titles[Role.OPERATOR], "People", "Notices", "Masking"]
+    assert {"Ask for a topic", "Limits"}.isdisjoint(each.title for each in titled_pages(Role.VIEWER))
+    for name in ROLE_NAMES:
+        browser, role = console.as_role(name), Role[name.upper()]
+        shown = browser.get("/").get_data(as_text=True).partition("<nav")[2].partition("</nav>")[0]
+        assert re.findall(r">\s*([^<>]+?)\s*</a>", shown) == titles[role]
+        assert {browser.get(each.path).status_code for each in titled_pages(role)} == {200}
 
 
 def with_token(console, browser, path, method):
@@ -59,42 +80,42 @@ def with_token(console, browser, path, method):
     return answer
 
 
+def example_path(route: Route) -> str:
+    """A path of the route, which need not name anything there is."""
+    return re.sub(r"<int:\w+>", "1", re.sub(r"<(?:path:)?\w+>", "orders", route.path))
+
+
+def answer_of(console, route, browser):
+    path = example_path(route)
+    if route.endpoint.startswith("api."):
+        return with_token(console, browser, path, route.method)
+    return browser.client.open(
+        path, method=route.method, data={"csrf": browser.session.csrf} if route.method == "POST" else None
+    )
+
+
+def with_new_sessions(console, browsers):
+    return {name: console.browser(console.parts.sessions.open(each.session.account)) for name, each in browsers.items()}
+
+
 def test_every_route_answers_the_roles_from_its_own_on_and_no_other(console):
     """A page may find nothing (404) or refuse an empty form (4xx); what it must not do is answer 401 or 403, or fail."""
     browsers = {name: console.as_role(name) for name in ROLE_NAMES}
     wrong, asked = [], 0
-    for rule in console.app.url_map.iter_rules():
-        needed = ACCESS[rule.endpoint]
-        with console.app.test_request_context():
-            path = console.app.url_map.bind("").build(rule.endpoint, {k: VALUES[k] for k in rule.arguments})
-        for method in rule.methods - {"HEAD", "OPTIONS"}:
-            answers = {"nobody": console.visitor().open(path, method=method)}
-            for name, browser in browsers.items():
-                if rule.endpoint == "sign_in.leave":
-                    browser = console.browser(console.parts.sessions.open(browser.session.account))
-                answers[name] = (
-                    with_token(console, browser, path, method)
-                    if rule.endpoint.startswith("api.")
-                    else (
-                        browser.client.open(
-                            path, method=method, data={"csrf": browser.session.csrf} if method == "POST" else None
-                        )
-                    )
-                )
-            for name, answer in answers.items():
-                role = Role[name.upper()]
-                status, asked = answer.status_code, asked + 1
-                to_sign_in = status in (302, 303) and (answer.location or "").startswith("/sign-in")
-                refused = status in (401, 403) or (to_sign_in and name == "nobody")
-                own_refusal = rule.endpoint == "sign_in.enter"  # an empty form: wrong password
-                if status >= 500 or ((role < needed) != refused and not own_refusal):
-                    wrong.append(f"{method} {path} as {name}: {status}")
-        if rule.endpoint == "people.end_access":
-            browsers = {
-                name: console.browser(console.parts.sessions.open(each.session.account))
-                for name, each in browsers.items()
-            }
-    assert wrong == [] and asked > 200
+    static = Route("/static/console.css", "GET", Role.NOBODY, STATIC, console.app.send_static_file)
+    for route in (*routes().values(), static):
+        answers = {"nobody": console.visitor().open(example_path(route), method=route.method)}
+        answers |= {name: answer_of(console, route, browser) for name, browser in browsers.items()}
+        for name, answer in answers.items():
+            status, asked = answer.status_code, asked + 1
+            to_sign_in = status in (302, 303) and (answer.location or "").startswith("/sign-in")
+            refused = status in (401, 403) or (to_sign_in and name == "nobody")
+            own_refusal = route.endpoint == "sign_in.enter"  # an empty form: wrong password
+            if status >= 500 or ((Role[name.upper()] < route.role) != refused and not own_refusal):
+                wrong.append(f"{route.method} {example_path(route)} as {name}: {status}")
+        if route.endpoint in ("people.end_access", "sign_in.leave"):
+            browsers = with_new_sessions(console, browsers)
+    assert wrong == [] and asked == 5 * (len(routes()) + 1)
 
 
 def test_a_route_that_is_not_in_the_table_answers_nobody(console):

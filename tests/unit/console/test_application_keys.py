@@ -51,7 +51,10 @@ def test_a_second_key_is_made_and_the_first_is_revoked(console):
     assert [key.secret for key in stored(console).keys][1] == second
     refused = operator.post("/applications/shop/keys")
     assert refused.status_code == 409 and "revoke one first" in text_of(refused)
-    assert operator.post(f"/applications/shop/keys/{first}/revoke").location == "/applications/shop?said=revoked"
+    assert (
+        operator.post(f"/applications/shop/keys/{first}/revoke").location
+        == "/applications/shop?said=application_keys.revoke"
+    )
     assert [key.secret for key in stored(console).keys] == [second]
     assert operator.post(f"/applications/shop/keys/{first}/revoke").status_code == 404
 

@@ -57,7 +57,7 @@ def test_a_viewer_sees_no_way_to_close_and_has_none(console, told):
 def test_an_operator_closes_a_connection_after_a_page_that_names_it(console, told):
     operator = console.as_role("operator")
     assert "10.0.0.1:4711" in text_of(operator.get("/connections/ab-1/close"))
-    assert operator.post("/connections/ab-1/close").location == "/connections?said=closed"
+    assert operator.post("/connections/ab-1/close").location == "/connections?said=connections.close"
     assert told[1] == [("console:operator", KEYS, "ab-1")]
     (row,) = console.parts.log.latest("close connection")
     assert (row["subject"], row["old"]["application"]) == ("connection ab-1", "shop")

@@ -103,7 +103,7 @@ def test_a_person_signs_in_is_known_again_by_issuer_and_subject_and_signs_out(si
     page = client.get("/account").get_data(as_text=True)
     csrf = page.partition('name="csrf" value="')[2].partition('"')[0]
     gone = client.post("/sign-out", data={"csrf": csrf})
-    assert gone.location == "/sign-in?said=out" and client.get("/topics").status_code == 302
+    assert gone.location == "/sign-in?said=sign_in.leave" and client.get("/topics").status_code == 302
     assert f"Sign out of {urlsplit(issuer).netloc}" in text_of(client.get(gone.location))
 
 
@@ -244,7 +244,7 @@ def test_with_the_provider_away_the_page_says_so_and_passwords_still_work(consol
     answer = client.get("/sign-in/openid")
     assert answer.status_code == 503 and "does not answer" in text_of(answer)
     assert 'name="password"' in answer.get_data(as_text=True)
-    assert client.get("/sign-in?said=out").status_code == 200
+    assert client.get("/sign-in?said=sign_in.leave").status_code == 200
     assert "did not answer just now" in text_of(client.get("/sign-in/openid")), "it is not asked again at once"
 
 

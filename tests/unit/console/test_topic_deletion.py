@@ -13,7 +13,10 @@ def make(console):
 def test_a_typed_name_deletes_the_topic_and_forgets_its_owner(console):
     operator, version = make(console)
     assert "Type the topic's name" in text_of(operator.get("/topics/orders/delete"))
-    assert operator.post("/topics/orders/delete", version=version, typed="orders").location == "/topics?said=deleted"
+    assert (
+        operator.post("/topics/orders/delete", version=version, typed="orders").location
+        == "/topics?said=topic_deletion.delete"
+    )
     assert console.store.get("topic", "orders") is None and console.parts.requests.owner_of("orders") is None
     assert {row["action"] for row in console.parts.log.latest("topic orders")} >= {"delete topic", "forget owner"}
 

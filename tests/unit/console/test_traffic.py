@@ -52,7 +52,9 @@ def test_an_operator_sees_placed_topics_previews_a_change_makes_it_and_sees_who_
     form = text_of(operator.get("/traffic/topics/orders?preview=1&to=b&to=c"))
     assert "It adds 4 queues (8 to 11)" in form and "Queues 4 to 7 take no more" in form
     assert topic_of(placed) == (old, version), "a preview changes nothing"
-    assert operator.post("/traffic/topics/orders", version=version, to=["b", "c"]).location == "/traffic?said=moved"
+    assert (
+        operator.post("/traffic/topics/orders", version=version, to=["b", "c"]).location == "/traffic?said=traffic.move"
+    )
     new, _ = topic_of(placed)
     assert (new.broker_groups, new.queues, new.first_queue) == (("b", "c"), 12, 8)
     assert "0 of 1 processes" in text_of(operator.get("/traffic"))
@@ -97,7 +99,7 @@ def test_the_order_by_key_of_a_group_is_not_broken_nor_its_backlog_guessed(place
 
 def test_a_broker_group_is_spared_and_used_again_and_the_second_of_two_is_refused(placed):
     operator = placed.as_role("operator")
-    assert operator.post("/traffic/groups/b", writes="keyed", seen="all").location == "/traffic?said=spared"
+    assert operator.post("/traffic/groups/b", writes="keyed", seen="all").location == "/traffic?said=traffic.spare"
     assert "only those with a key or a checked id" in text_of(operator.get("/traffic"))
     assert operator.post("/traffic/groups/b", writes="keyed", seen="all").status_code == 409
     assert operator.post("/traffic/groups/b", writes="none", seen="keyed").status_code == 422
