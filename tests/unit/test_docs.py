@@ -128,7 +128,8 @@ def test_every_page_of_docs_is_reachable_from_its_index():
 
 def test_every_picture_of_docs_is_shown_on_a_page():
     shown = {(page.parent / target).resolve() for page in PAGES for _, target in links(page)}
-    assert not [str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.svg") if path not in shown]
+    pictures = [path for path in (ROOT / "docs").rglob("*") if path.suffix in (".svg", ".png")]
+    assert not [str(path.relative_to(ROOT)) for path in pictures if path not in shown]
 
 
 def test_every_old_word_of_the_glossary_has_a_new_one():
