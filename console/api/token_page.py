@@ -26,7 +26,7 @@ def _page(faults: Mapping[str, str], status: int = 200, made: str = "") -> Respo
     roles = [(name, name) for name in reversed(ROLE_NAMES) if Role.named(name) <= own.role]
     rows = sorted(OPERATIONS, key=lambda each: (each.path, each.method))
     page = render_template(
-        "api.html", rows=rows, tokens=parts().tokens.of(own.id), roles=roles, days=DAYS, made=made, faults=faults,
+        "people/api.html", rows=rows, tokens=parts().tokens.of(own.id), roles=roles, days=DAYS, made=made, faults=faults,
         values=form() if faults else {"days": "90"}, url=parts().origins.base(request.host), now_ms=parts().clock.now_ms(),
     )  # fmt: skip
     return page, status

@@ -36,7 +36,7 @@ def index() -> ResponseReturnValue:
         rows = parts().log.latest(text, before_id, PAGE)
         following = rows[-1]["id"] if len(rows) == PAGE else 0
     shown = {"rows": [{**row, "changes": changes(row["old"], row["new"])} for row in rows], "text": text, "of": of}
-    return render_template("audit.html", **shown, fault=fault, following=following)
+    return render_template("rules/audit.html", **shown, fault=fault, following=following)
 
 
 @resource("/audit.csv", role=Role.OPERATOR)

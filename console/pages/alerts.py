@@ -39,7 +39,7 @@ def _page(faults: Mapping[str, str], status: int = 200) -> ResponseReturnValue:
         for each in states.resolved()
     ]
     page = render_template(
-        "alerts.html", rows=rows, ended=ended, silences=silences, rules=parts().alert_watch.rules(), faults=faults,
+        "watching/alerts.html", rows=rows, ended=ended, silences=silences, rules=parts().alert_watch.rules(), faults=faults,
         values=form(), rule_choices=[("*", "every rule"), *((name, name) for name in NAMES)], durations=DURATIONS,
     )  # fmt: skip
     return page, status

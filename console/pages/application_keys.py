@@ -30,7 +30,7 @@ def form_page() -> ResponseReturnValue:
 
 
 def _form_page(values: Mapping[str, str], faults: Mapping[str, str], status: int = 200) -> ResponseReturnValue:
-    return render_template("application_form.html", values=values, faults=faults, kinds=KINDS), status
+    return render_template("applications/application_form.html", values=values, faults=faults, kinds=KINDS), status
 
 
 @action("/applications", role=Role.OPERATOR)
@@ -126,7 +126,7 @@ def _patterns(given: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
 def _shown_once(made: NewKey) -> ResponseReturnValue:
     if parts().configuration.store.get("application", made.app) is None:
         raise NotFound(f"Application {made.app} was deleted meanwhile.")
-    return render_template("application_secret.html", made=made)
+    return render_template("applications/application_secret.html", made=made)
 
 
 def _admin() -> Administrator:

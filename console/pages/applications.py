@@ -27,7 +27,7 @@ def index() -> ResponseReturnValue:
     text, after = request.args.get("q", "").strip()[:249], request.args.get("after", "")
     page = parts().configuration.names.page("application", text, after, PAGE)
     rows = [(name, parts().configuration.view.application(name)) for name in page.names]
-    return render_template("applications.html", rows=rows, page=page, text=text, after=after)
+    return render_template("applications/applications.html", rows=rows, page=page, text=text, after=after)
 
 
 @page("/applications/<name>", role=Role.VIEWER, sample="/applications/till")
@@ -50,4 +50,4 @@ def show(name: str) -> ResponseReturnValue:
     }
     shown["definition"] = app
     shown["clients"] = clients_of({"application": name})
-    return render_template("application.html", **shown)
+    return render_template("applications/application.html", **shown)

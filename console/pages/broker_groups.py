@@ -26,7 +26,7 @@ def show(name: str) -> ResponseReturnValue:
 def _page(found: ReplicaState, warnings: list[str] | None = None) -> ResponseReturnValue:
     changes = parts().switches.history(found.group, CHANGES_SHOWN)
     return render_template(
-        "broker_group.html", each=found, changes=changes, warnings=warnings or [],
+        "installation/broker_group.html", each=found, changes=changes, warnings=warnings or [],
         can_switch=parts().switches.is_possible, master=_with_role(found, "master"), slaves=_with_role(found, "in sync"),
     )  # fmt: skip
 
@@ -34,7 +34,7 @@ def _page(found: ReplicaState, warnings: list[str] | None = None) -> ResponseRet
 @resource("/broker-groups/<name>/live", role=Role.VIEWER)
 def live(name: str) -> ResponseReturnValue:
     """The part of the page that is asked for again and again."""
-    return render_template("broker_group_live.html", each=_found(name))
+    return render_template("installation/broker_group_live.html", each=_found(name))
 
 
 @action(

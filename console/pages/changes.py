@@ -34,7 +34,7 @@ def _form_page(
     choices = {name: [(each, each) for each in options] for name, options in CHOICES.items()}
     present = fields_of(topic)
     shown = {"values": values, "faults": faults, "version": version, "present": present, "choices": choices}
-    return render_template("change_form.html", topic=topic, **shown), status
+    return render_template("topics/change_form.html", topic=topic, **shown), status
 
 
 @action("/topics/<name>/change", role=Role.OWNER)

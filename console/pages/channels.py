@@ -22,7 +22,7 @@ def index() -> ResponseReturnValue:
 def _page(faults: Mapping[str, str], status: int = 200, made: NoticeChannel | None = None) -> ResponseReturnValue:
     queue = parts().notices
     page = render_template(
-        "channels.html", channels=queue.channels(), notices=queue.latest(), faults=faults, made=made,
+        "watching/channels.html", channels=queue.channels(), notices=queue.latest(), faults=faults, made=made,
         values=form() if faults else {}, kinds=[("webhook", "Webhook"), ("mail", "E-mail")],
         sends_mail=parts().courier.mail.is_configured,
     )  # fmt: skip

@@ -42,7 +42,7 @@ def show(name: str) -> ResponseReturnValue:
     except InvalidForm as error:
         faults = error.faults
     return render_template(
-        "code.html", name=name, languages=LANGUAGES, language=language, app=app, group=group, is_known=is_known, text=text,
+        "topics/code.html", name=name, languages=LANGUAGES, language=language, app=app, group=group, is_known=is_known, text=text,
         faults=faults,
     )  # fmt: skip
 

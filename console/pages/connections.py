@@ -20,7 +20,7 @@ FILTERS = ("application", "group", "topic")
 def index() -> ResponseReturnValue:
     """Open connections, the longest open ones first."""
     wanted = {name: request.args.get(name, "").strip()[:249] for name in FILTERS}
-    return render_template("connections.html", told=parts().connections.told(wanted, PAGE), wanted=wanted)
+    return render_template("installation/connections.html", told=parts().connections.told(wanted, PAGE), wanted=wanted)
 
 
 def clients_of(wanted: Mapping[str, str]) -> ConnectionsTold:
@@ -32,7 +32,7 @@ def clients_of(wanted: Mapping[str, str]) -> ConnectionsTold:
 def form(name: str) -> ResponseReturnValue:
     """What closing means, for this connection."""
     found = parts().connections.find(name)
-    return render_template("connection_close.html", each=found, may_close=parts().connections.may_close)
+    return render_template("installation/connection_close.html", each=found, may_close=parts().connections.may_close)
 
 
 @action("/connections/<name>/close", role=Role.OPERATOR, said="The connection is closed.")

@@ -44,20 +44,20 @@ def form_page() -> ResponseReturnValue:
 def _form_page(values: Mapping[str, str], faults: Mapping[str, str], status: int = 200) -> ResponseReturnValue:
     values, choices = team_choices(values)
     shown = {"values": values, "faults": faults, "team_choices": choices, "preview": _preview(values), "trial": None}
-    return render_template("consumption_form.html", **shown), status
+    return render_template("requests/consumption_form.html", **shown), status
 
 
 @action("/consumption/check", role=Role.OWNER)
 def check() -> ResponseReturnValue:
     """The part of the form that says what is wrong, what the application gets, and who decides. Nothing is stored."""
-    return render_template("consumption_preview.html", preview=_preview(form()))
+    return render_template("requests/consumption_preview.html", preview=_preview(form()))
 
 
 @action("/consumption/try", role=Role.OWNER)
 def try_filter() -> ResponseReturnValue:
     """The filter on the newest messages of the topics. Nothing is leased, and no group moves."""
     trial = _trial(topics_of(form().get("topics", "")), form().get("filter", "").strip())
-    return part_or_page("filter_trial.html", "The filter, tried", "/requests", trial=trial)
+    return part_or_page("requests/filter_trial.html", "The filter, tried", "/requests", trial=trial)
 
 
 @action("/consumption", role=Role.OWNER)

@@ -46,7 +46,7 @@ def index(name: str) -> ResponseReturnValue:
         rows, has_more, fault = [], False, " ".join(error.faults.values())
     redriven = whole(request.args.get("redriven", ""), OFFSET_MAX)
     return render_template(
-        "dead_letters.html", name=name, topics=topics, asked=asked, rows=_seen(rows), has_more=has_more, fault=fault,
+        "messages/dead_letters.html", name=name, topics=topics, asked=asked, rows=_seen(rows), has_more=has_more, fault=fault,
         causes=CAUSES, redriven=redriven, is_part=request.args.get("more") == "1", limit=EXPORT_MAX,
     )  # fmt: skip
 
@@ -64,7 +64,7 @@ def show(name: str, broker_group: str, offset: int) -> ResponseReturnValue:
         raise NotFound("There is no such dead letter any more: it was redriven, acknowledged or deleted.")
     (row,), message = _seen([found[0]]), mask(found[0].topic).of(found[1])
     return render_template(
-        "dead_letter.html", name=name, row=row, message=message, properties=without_marks(message),
+        "messages/dead_letter.html", name=name, row=row, message=message, properties=without_marks(message),
         **body_views(message, request.args.get("view", "")),
     )  # fmt: skip
 

@@ -18,7 +18,7 @@ def index(name: str) -> ResponseReturnValue:
     """Pending messages, soonest first."""
     check_topic(name)
     rows, is_all = parts().delayed.pending(name, PAGE)
-    return render_template("delayed.html", name=name, rows=rows, is_all=is_all)
+    return render_template("topics/delayed.html", name=name, rows=rows, is_all=is_all)
 
 
 @action("/topics/<name>/delayed/cancel", role=Role.OWNER, said="The delayed message is cancelled.")

@@ -77,7 +77,7 @@ def reset_form(name: str) -> ResponseReturnValue:
         except AdminError as error:
             fault = str(error)
     return render_template(
-        "group_reset.html", name=name, topics=topics, asked=asked, moves=moves, fault=fault, places=PLACES,
+        "groups/group_reset.html", name=name, topics=topics, asked=asked, moves=moves, fault=fault, places=PLACES,
         stated=",".join(f"{each.queue}:{each.new}" for each in moves or [] if each.new != each.old),
     )  # fmt: skip
 

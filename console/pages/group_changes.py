@@ -31,7 +31,7 @@ def _form_page(
     group: GroupDefinition, version: int, values: Mapping[str, str], faults: Mapping[str, str], status: int = 200
 ) -> ResponseReturnValue:
     shown = {"values": values, "faults": faults, "version": version, "present": fields_of_group(group)}
-    return render_template("group_change_form.html", group=group, **shown), status
+    return render_template("groups/group_change_form.html", group=group, **shown), status
 
 
 @action("/groups/<name>/change", role=Role.OWNER)

@@ -34,7 +34,7 @@ def index() -> ResponseReturnValue:
     following = names[-1] if len(found) > PAGE else ""
     rows = [(name, name in defined, lags.get(name)) for name in names]
     shown = {"rows": rows, "text": text, "after": after, "following": following, "faults": faults}
-    return render_template("groups.html", **shown)
+    return render_template("groups/groups.html", **shown)
 
 
 def _lag(opened: BrokerLinks, name: str) -> Any:
@@ -53,7 +53,7 @@ def show(name: str) -> ResponseReturnValue:
     settings = settings_of(found.definition) if found is not None else []
     rows = sorted(answer.rows, key=lambda row: (row["topic"], row["queue"]))
     return render_template(
-        "group.html", name=name, found=found, settings=settings, rows=rows, faults=answer.faults,
+        "groups/group.html", name=name, found=found, settings=settings, rows=rows, faults=answer.faults,
         total=total_lag(name, rows) if rows else None, charts=group_charts(name), clients=clients_of({"group": name}),
         oldest_s=max((row["lag_s"] for row in rows if row["lag"]), default=0.0),
         owner=parts().requests.owner_of_group(name),

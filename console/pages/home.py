@@ -25,7 +25,7 @@ def show() -> ResponseReturnValue:
     team_topics = parts().requests.topics_of([team.id for team in own.teams]) if own.teams else []
     counts = {kind: names.count(kind) for kind in ("topic", "group", "application")}
     return render_template(
-        "home.html", waiting=waiting, mine=mine, team_topics=team_topics[: 3 * SHOWN_MAX],
+        "home/home.html", waiting=waiting, mine=mine, team_topics=team_topics[: 3 * SHOWN_MAX],
         more_topics=max(0, len(team_topics) - 3 * SHOWN_MAX), counts=counts, processes=_processes(),
         firing=[alert for alert in parts().alerts.open() if alert.state == FIRING],
     )  # fmt: skip

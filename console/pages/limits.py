@@ -34,7 +34,7 @@ def _form_page(
     values: Mapping[str, Any], version: int, faults: Mapping[str, str], status: int = 200
 ) -> ResponseReturnValue:
     shown = {"values": values, "version": version, "faults": faults, "lists": LISTS, "applied": _applied(version)}
-    return render_template("limits.html", **shown), status
+    return render_template("installation/limits.html", **shown), status
 
 
 def _applied(version: int) -> list[AppliedState]:

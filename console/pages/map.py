@@ -36,13 +36,15 @@ def show() -> ResponseReturnValue:
     version = {kind: number for kind, number in parts().configuration.view.version.items() if number and len(kind) < 20}
     generation = version.pop("generation", 0)
     shown = {"processes": processes, "fault": fault, "version": version, "generation": generation}
-    return render_template("map.html", **shown, **_brokers(), charts=installation_charts(), refused=lately_refused())
+    return render_template(
+        "installation/map.html", **shown, **_brokers(), charts=installation_charts(), refused=lately_refused()
+    )
 
 
 @resource("/map/live", role=Role.VIEWER)
 def live() -> ResponseReturnValue:
     """The part with brokers and replicas, which the page asks for again and again."""
-    return render_template("map_live.html", **_brokers())
+    return render_template("installation/map_live.html", **_brokers())
 
 
 @resource("/map/stream", role=Role.VIEWER)

@@ -21,7 +21,7 @@ def index() -> ResponseReturnValue:
 def _page(faults: Mapping[str, str], status: int = 200) -> ResponseReturnValue:
     roles = [(name, name) for name in reversed(ROLE_NAMES[1:])]
     values = form() if faults else {}
-    page = render_template("masking.html", rules=parts().masking.all(), faults=faults, values=values, roles=roles)
+    page = render_template("rules/masking.html", rules=parts().masking.all(), faults=faults, values=values, roles=roles)
     return page, status
 
 

@@ -67,7 +67,7 @@ def find(name: str) -> ResponseReturnValue:
         hidden = mask(name)
         found = [hidden.of(each) for each in found]
     shown = {"name": name, "asked": asked, "found": found, "fault": fault, "matching": matching, "limit": LIMIT}
-    return render_template("messages.html", **shown)
+    return render_template("messages/messages.html", **shown)
 
 
 def _match(name: str, asked: dict[str, str]) -> tuple[str, Matching | None]:
@@ -125,7 +125,7 @@ def show(name: str, queue: int, offset: int) -> ResponseReturnValue:
     """One message."""
     message = _one(name, queue, offset)
     views = body_views(message, request.args.get("view", ""))
-    return render_template("message.html", name=name, message=message, **views)
+    return render_template("messages/message.html", name=name, message=message, **views)
 
 
 @page(
@@ -145,7 +145,7 @@ def show_trace(name: str, queue: int, offset: int) -> ResponseReturnValue:
     sure = {row.group for row in told.rows if (row.group, row.lease) in present}
     held = [each.group for each in found.groups if each.state == IN_FLIGHT and each.group not in sure]
     return render_template(
-        "trace.html", name=name, message=message, found=found, **shown, told=told, present=present, held=len(held),
+        "messages/trace.html", name=name, message=message, found=found, **shown, told=told, present=present, held=len(held),
         copies=copies(parts().brokers, name, queue, message.stored_ms),
         holders=[(each, clients_of({"topic": name, "group": each})) for each in held[:HOLDERS_MAX]],
     )  # fmt: skip
@@ -179,17 +179,17 @@ def send(name: str) -> ResponseReturnValue:
     page: dict[str, Any] = {"name": name, "asked": asked, "found": None, "limit": LIMIT, "body": text, "key": key}
     if not 1 <= len(data) <= TRIAL_BYTES_MAX:
         fault = f"Write a body of 1 to {TRIAL_BYTES_MAX:,} bytes."
-        return render_template("messages.html", **page, send_fault=fault, fault=""), 422
+        return render_template("messages/messages.html", **page, send_fault=fault, fault=""), 422
     faults = [] if form().get("unfit") == "on" else _schema_faults(name, data)
     if faults:
-        return render_template("messages.html", **page, schema_faults=faults, fault=""), 422
+        return render_template("messages/messages.html", **page, schema_faults=faults, fault=""), 422
     try:
         result = parts().trial.send(account().name, name, data, key)
     except PenstockError as error:
-        return render_template("messages.html", **page, send_fault=f"It was not sent: {error}", fault=""), 503
+        return render_template("messages/messages.html", **page, send_fault=f"It was not sent: {error}", fault=""), 503
     if result.code >= 100:
         fault = f"It was not stored: {result.error or 'no reason was given'} (code {result.code})."
-        return render_template("messages.html", **page, send_fault=fault, fault=""), 409
+        return render_template("messages/messages.html", **page, send_fault=fault, fault=""), 409
     new = {"id": result.id, "queue": result.queue, "offset": result.offset, "bytes": len(data)}
     parts().log.note(actor(), "send test message", f"topic {name}", None, new)
     if result.queue is None or result.offset is None:

@@ -31,7 +31,7 @@ HISTORY_SHOWN = 100
 def index() -> ResponseReturnValue:
     """All plans."""
     found, faults = migration_plans.plans(_admin())
-    return render_template("migrations.html", plans=found, faults=faults)
+    return render_template("migrations/migrations.html", plans=found, faults=faults)
 
 
 @page("/migrations/<name>", role=Role.VIEWER, sample="/migrations/shop")
@@ -41,7 +41,7 @@ def show(name: str) -> ResponseReturnValue:
     facts = migration_plans.facts_of(_admin(), entry)
     check = migration_plans.comparison(_admin(), name)
     return render_template(
-        "migration.html", facts=facts, check=check, **_progress(entry),
+        "migrations/migration.html", facts=facts, check=check, **_progress(entry),
         differing=migration_plans.differing(check) if check is not None else 0,
         gates=migration_plans.gates(entry, facts, check) if facts is not None else [],
         allowed=allowed_commands(entry, facts), following=RESUME if entry.state.course else NEXT.get(entry.state.step, ""),
@@ -55,7 +55,7 @@ def live(name: str) -> ResponseReturnValue:
     entry = plan_of_name(name)
     shown = _progress(entry)
     is_new = request.args.get("seen") != shown["seen"]
-    return render_template("migration_live.html", **shown), {"HX-Refresh": "true"} if is_new else {}
+    return render_template("migrations/migration_live.html", **shown), {"HX-Refresh": "true"} if is_new else {}
 
 
 def _progress(entry: PlanEntry) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def positions(name: str) -> ResponseReturnValue:
     plan_of_name(name)
     found = parts().migrations.status(name)
     shown = {"found": found, "fault": found if isinstance(found, str) else ""}
-    return part_or_page("migration_positions.html", "Positions", f"/migrations/{name}", **shown)
+    return part_or_page("migrations/migration_positions.html", "Positions", f"/migrations/{name}", **shown)
 
 
 @page("/migrations/<name>/<command>", role=Role.OPERATOR, sample="/migrations/shop/cut")
@@ -82,7 +82,7 @@ def form_page(name: str, command: str) -> ResponseReturnValue:
     entry = _allowing(name, command)
     course = entry.state.course if command == RESUME else command
     shown = {"entry": entry, "command": command, "rows": rows(entry.plan, course)}
-    return render_template("migration_command.html", **shown, gates=GATES if command in GATED else ())
+    return render_template("migrations/migration_command.html", **shown, gates=GATES if command in GATED else ())
 
 
 @action("/migrations/<name>/<command>", role=Role.OPERATOR, said="The command was begun. Its lines appear below.")

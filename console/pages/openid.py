@@ -86,7 +86,7 @@ def _refused(provider: OpenIdProvider, error: Exception, is_told: bool = False) 
         parts().log.note_failed_sign_in(Actor("(openid)", address()), provider.host, {"reason": str(error)[:300]})
     fault = f"Signing in by {provider.host} did not work: {error}."
     shown = {"name": "", "fault": fault, "next": "/", "has_accounts": True, "openid": provider.host}
-    page = Response(render_template("sign_in.html", **shown), 503 if is_away else 401)
+    page = Response(render_template("people/sign_in.html", **shown), 503 if is_away else 401)
     _set_cookie(page, "")
     return page
 

@@ -14,7 +14,7 @@ from console.routes import action, page, with_said
 @page("/account", role=Role.VIEWER, title="Your account")
 def show() -> ResponseReturnValue:
     """The account and a form for a new password."""
-    return render_template("own.html", faults={})
+    return render_template("people/own.html", faults={})
 
 
 @action(
@@ -31,7 +31,7 @@ def set_password() -> ResponseReturnValue:
             raise InvalidForm({"again": "The two passwords differ."})
         parts().accounts.set_password(actor(), own.id, parts().passwords.encode(fields.get("password", "")))
     except InvalidForm as error:
-        return render_template("own.html", faults=error.faults), 422
+        return render_template("people/own.html", faults=error.faults), 422
     return begin_session(own, with_said("/account"))
 
 

@@ -22,7 +22,7 @@ def index() -> ResponseReturnValue:
 
 def _page(faults: Mapping[str, str] | None = None, status: int = 200, **shown: str) -> ResponseReturnValue:
     page = render_template(
-        "people.html", accounts=parts().accounts.all(), teams=parts().accounts.teams(), roles=ROLE_NAMES,
+        "people/people.html", accounts=parts().accounts.all(), teams=parts().accounts.teams(), roles=ROLE_NAMES,
         faults=faults or {}, values=form(), days=LINK_DAYS, **shown,
     )  # fmt: skip
     return page, status

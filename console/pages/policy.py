@@ -14,7 +14,7 @@ from console.routes import action, page, with_said
 def form_page() -> ResponseReturnValue:
     """The bounds in force."""
     policy, version = parts().policy()
-    return render_template("policy.html", values=policy.to_value(), version=version, faults={})
+    return render_template("rules/policy.html", values=policy.to_value(), version=version, faults={})
 
 
 @action("/policy", role=Role.OPERATOR, said="The policy is saved.")
@@ -26,6 +26,6 @@ def change() -> ResponseReturnValue:
         policy = ApprovalPolicy.from_form(fields)
     except InvalidForm as error:
         values = {**fields, "is_on": fields.get("is_on") == "on"}
-        return render_template("policy.html", values=values, version=seen, faults=error.faults), 422
+        return render_template("rules/policy.html", values=values, version=seen, faults=error.faults), 422
     parts().policies.replace(actor(), policy.to_value(), int(seen) if seen.isascii() and seen.isdigit() else -1)
     return redirect(with_said("/policy"), 303)

@@ -29,7 +29,9 @@ def _page(team_id: int, values: Mapping[str, str], faults: Mapping[str, str], st
         (team, TeamQuota(**own.value), own.version, parts().quota_check.held(team.id))
         for team, own in quotas_of_teams()
     ]
-    return render_template("quotas.html", rows=rows, bounds=BOUNDS, at=team_id, values=values, faults=faults), status
+    return render_template(
+        "rules/quotas.html", rows=rows, bounds=BOUNDS, at=team_id, values=values, faults=faults
+    ), status
 
 
 def quotas_of_teams() -> list[tuple[Team, SetQuota]]:

@@ -50,7 +50,7 @@ def index() -> ResponseReturnValue:
     before_id = int(before) if before.isascii() and before.isdigit() and len(before) < 16 else 0
     rows = parts().requests.list(states, before_id=before_id, limit=PAGE)
     following = rows[-1].id if len(rows) == PAGE else 0
-    return render_template("requests.html", rows=rows, state=state, following=following)
+    return render_template("requests/requests.html", rows=rows, state=state, following=following)
 
 
 def approve_by_policy(request_id: int) -> None:
@@ -98,7 +98,7 @@ def _page(found: UserRequest, fault: str = "", status: int = 200) -> ResponseRet
     excess = parts().quota_check.excess(found) if found.state == REQUESTED else []
     is_party = own.role >= Role.OPERATOR or own.is_in(found.team_id) or own.name == found.asker
     return render_template(
-        "request.html", found=found, **_asked(found), events=parts().requests.events(found.id),
+        "requests/request.html", found=found, **_asked(found), events=parts().requests.events(found.id),
         settings=[(label(name), setting(name, value)) for name, value in found.settings.items()],
         is_asker=own.name == found.asker, may_decide=own.role >= Role.OPERATOR, applied=_applied(found), fault=fault,
         may_comment=own.role >= Role.OWNER and is_party, path=_path(found), excess=excess,
@@ -110,16 +110,16 @@ def _asked(found: UserRequest) -> dict[str, Any]:
     if found.base_version is not None:
         lines = difference(found.asked[SCHEMA_BASE], found.asked[SCHEMA]) if SCHEMA_BASE in found.asked else []
         return {
-            "part": "request_change.html",
+            "part": "requests/request_change.html",
             "change": comparison(found),
             "schema_lines": lines,
             "owners": _owners(found.asked.get(ADDED, ())),
         }
     if found.kind == CONSUMPTION:
         wish = ConsumptionWish.from_value(found.asked)
-        return {"part": "request_consumption.html", "wish": wish, "owners": _owners(wish.topics)}
+        return {"part": "requests/request_consumption.html", "wish": wish, "owners": _owners(wish.topics)}
     topic = TopicWish(**found.asked)
-    return {"part": "request_topic.html", "wish": topic, "use": disk_use(topic)}
+    return {"part": "requests/request_topic.html", "wish": topic, "use": disk_use(topic)}
 
 
 def _owners(topics: Iterable[str]) -> list[tuple[str, tuple[int, str, str] | None]]:
@@ -153,7 +153,7 @@ def _is_schema_moved(found: UserRequest) -> bool:
 def applied(request_id: int) -> ResponseReturnValue:
     """The part of the page that says which processes have applied what was written."""
     found = found_request(request_id)
-    return render_template("request_applied.html", found=found, applied=_applied(found), path=_path(found))
+    return render_template("requests/request_applied.html", found=found, applied=_applied(found), path=_path(found))
 
 
 def _applied(found: UserRequest) -> list[AppliedState] | None:

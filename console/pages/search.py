@@ -22,7 +22,7 @@ def find() -> ResponseReturnValue:
     kind, after = request.args.get("kind", ""), request.args.get("after", "")
     shown = {"text": text, "kind": kind if kind in KINDS else "", "after": after, "found": _found(text, kind, after)}
     is_part = request.headers.get("HX-Request") == "true"
-    return render_template("search_results.html" if is_part else "search.html", **shown)
+    return render_template("home/search_results.html" if is_part else "home/search.html", **shown)
 
 
 def _found(text: str, kind: str, after: str) -> list[dict[str, Any]]:

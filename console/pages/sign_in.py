@@ -30,7 +30,7 @@ def form_page() -> ResponseReturnValue:
     if found is not None and request.args.get("said") == "sign_in.leave":
         out = found.way_out(parts().origins.base(request.host) + "/sign-in")
     shown = {"openid": openid, "out": out, "next": next_page(), "has_accounts": has_accounts}
-    return render_template("sign_in.html", name="", fault="", **shown)
+    return render_template("people/sign_in.html", name="", fault="", **shown)
 
 
 @action("/sign-in", role=Role.NOBODY)
@@ -105,7 +105,7 @@ def link(token: str) -> ResponseReturnValue:
         raise Gone("This link was used already, or it has expired. Ask an administrator for a new one.")
     own = parts().accounts.get(found.user_id) if found.user_id is not None else None
     name = own.name if own is not None else ""
-    return render_template("link.html", is_first=found.user_id is None, name=name, team=FIRST_TEAM, faults={})
+    return render_template("people/link.html", is_first=found.user_id is None, name=name, team=FIRST_TEAM, faults={})
 
 
 @action("/link/<token>", role=Role.NOBODY)
@@ -122,7 +122,7 @@ def use_link(token: str) -> ResponseReturnValue:
     except InvalidForm as error:
         own = parts().accounts.get(found.user_id) if found.user_id is not None else None
         shown = {"name": own.name if own else fields["name"], "team": fields["team"] or FIRST_TEAM}
-        return render_template("link.html", is_first=own is None, faults=error.faults, **shown), 422
+        return render_template("people/link.html", is_first=own is None, faults=error.faults, **shown), 422
     return begin_session(account, "/")
 
 
@@ -165,7 +165,9 @@ def _check_names(fields: dict[str, str]) -> None:
 def _again(name: str, fault: str, status: int, headers: dict[str, str] | None = None) -> ResponseReturnValue:
     found = parts().openid
     openid = found.host if found is not None else ""
-    page = render_template("sign_in.html", name=name, fault=fault, next=next_page(), has_accounts=True, openid=openid)
+    page = render_template(
+        "people/sign_in.html", name=name, fault=fault, next=next_page(), has_accounts=True, openid=openid
+    )
     return page, status, headers or {}
 
 

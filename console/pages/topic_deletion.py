@@ -32,7 +32,7 @@ def _page(name: str, fault: str, status: int = 200) -> ResponseReturnValue:
     shown: dict[str, Any] = {"topic": topic, "version": version, "queues": queues, "lags": lags, "faults": faults}
     clients = parts().connections.told({"topic": name}, 1)
     return render_template(
-        "topic_delete.html", **shown, clients=clients, fault=fault, queues_shown=QUEUES_SHOWN
+        "topics/topic_delete.html", **shown, clients=clients, fault=fault, queues_shown=QUEUES_SHOWN
     ), status
 
 

@@ -30,13 +30,13 @@ def _form_page(values: Mapping[str, str], faults: Mapping[str, str], status: int
     values, choices = team_choices(values)
     shown = {"values": values, "faults": faults, "team_choices": choices, "preview": _preview(values), "homes": homes()}
     shown["group_names"] = group_names()
-    return render_template("request_form.html", **shown), status
+    return render_template("requests/request_form.html", **shown), status
 
 
 @action("/requests/check", role=Role.OWNER)
 def check() -> ResponseReturnValue:
     """The part of the form that says what the wish costs and which fields are wrong. Nothing is stored."""
-    return render_template("request_preview.html", preview=_preview(form()))
+    return render_template("requests/request_preview.html", preview=_preview(form()))
 
 
 @action("/requests", role=Role.OWNER)

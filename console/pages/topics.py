@@ -33,7 +33,7 @@ def index() -> ResponseReturnValue:
     rows = [(name, configuration.view.topic(name)) for name in page.names]
     shown = {"rows": rows, "page": page, "families": families, "text": text, "after": after}
     is_part = request.headers.get("HX-Request") == "true"
-    return render_template("topics_rows.html" if is_part else "topics.html", **shown)
+    return render_template("topics/topics_rows.html" if is_part else "topics/topics.html", **shown)
 
 
 @page("/topics/<name>", role=Role.VIEWER, sample="/topics/orders.created?range=15m")
@@ -47,7 +47,7 @@ def show(name: str) -> ResponseReturnValue:
         queues, faults = queue_states(parts().brokers, opened, name, min(topic.queues, QUEUES_SHOWN))
         lags, has_more = lags_of_topic(parts().brokers, opened, name)
     return render_template(
-        "topic.html", topic=topic, lag_s=_sampled_lag_s([each.group for each in lags]),
+        "topics/topic.html", topic=topic, lag_s=_sampled_lag_s([each.group for each in lags]),
         version=found.version, settings=settings_of(topic), queues=queues, faults=faults,
         lags=lags, has_more=has_more, owner=parts().requests.owner_of(name),
         notes=notes_of(parts().database, name), may_use=may_use_topic(name),

@@ -28,7 +28,9 @@ MOVED = "Nothing was changed: another person has changed it meanwhile. Look at i
 @page("/traffic", role=Role.OPERATOR, title="Traffic", menu=1)
 def index() -> ResponseReturnValue:
     """All broker groups, and the topics that are placed in some of them."""
-    return render_template("traffic.html", **state_of_traffic(), applied=_applied(), topics_shown=TOPICS_SHOWN)
+    return render_template(
+        "installation/traffic.html", **state_of_traffic(), applied=_applied(), topics_shown=TOPICS_SHOWN
+    )
 
 
 def state_of_traffic() -> dict[str, Any]:
@@ -94,7 +96,7 @@ def _page(
 ) -> ResponseReturnValue:  # fmt: skip
     names = list(parts().brokers.places())
     return render_template(
-        "topic_traffic.html", topic=topic, version=version, wanted=wanted, preview=preview, faults=faults, names=names,
+        "installation/topic_traffic.html", topic=topic, version=version, wanted=wanted, preview=preview, faults=faults, names=names,
         shares=shares_of(names, topic) if names else [],
     ), status  # fmt: skip
 

@@ -87,7 +87,12 @@ def test_a_wheel_has_the_contract_the_console_and_the_client_and_only_the_native
     for form, wheel in wheels.items():
         names = zipfile.ZipFile(wheel).namelist()
         assert any(each.endswith(".so") for each in names) == (form == "native")
-        for each in ("penstock_thrift/producer.thrift", "console/templates/audit.html", "penstock_client/loop.py"):
+        for each in (
+            "penstock_thrift/producer.thrift",
+            "console/templates/base.html",
+            "console/templates/rules/audit.html",
+            "penstock_client/loop.py",
+        ):
             assert each in names, each
         assert not [each for each in names if each.startswith(("tests/", "docs/", "scripts/"))]
 
