@@ -7,32 +7,36 @@ from typing import Any
 
 from common.admin.applications import Grants
 from common.config.definitions import GroupDefinition
-from common.config.definitions.common import ORDERS
-from common.config.definitions.group import ON_FAILURE
 from common.config.errors import InvalidDefinition
 from common.dead_letters import is_dead_letter_topic
 from common.filter.errors import FilterError
 from common.filter.expression import read_filter
 from common.names import NAME_RULE, is_name
 from common.retry import parse_retry, parse_retry_text
-from console.asking.form_rules import choice, described, whole_number
+from console.asking.form_rules import choice, described
+from console.asking.setting_fields import SettingField, by_name, setting_field
 from console.errors import InvalidForm
 
 TOPICS_MAX = 50
 STARTS = ("earliest", "latest")
-HOUR_MS, KIB = 3_600_000, 1 << 10
-_WHOLE = {
-    "lease_s": (1, 43_200, "seconds"),
-    "attempts_max": (1, 1_000, "deliveries"),
-    "dead_letter_hours": (0, 87_600, "hours; 0 keeps them as long as the engine keeps messages"),
-    "rate_messages": (0, 1_000_000, "messages/s; 0 is no limit"),
-    "rate_kib": (0, 10_000_000, "KiB/s; 0 is no limit"),
-}
-_CHOICES = {"order": ORDERS, "on_failure": ON_FAILURE, "start": STARTS}
+FIELDS: Mapping[str, SettingField] = by_name(
+    setting_field(GroupDefinition, "order", "Order", words={
+        "none": "none: fastest", "key": "messages of a key one after another", "queue": "messages of a queue one after another",
+    }),
+    setting_field(GroupDefinition, "on_failure", "After the last attempt", words={
+        "skip": "dead-letter it", "park": "retry, and hold its key back", "stop": "retry, and hold its queue back",
+    }),
+    setting_field(GroupDefinition, "invisible_ms", "Lease", "lease_s", "seconds", 1_000),
+    setting_field(GroupDefinition, "attempts_max", "Attempts"),
+    setting_field(GroupDefinition, "rate_messages", "Limit"),
+    setting_field(GroupDefinition, "rate_bytes", "Limit in bytes", "rate_kib", "KiB/s", 1 << 10),
+    setting_field(GroupDefinition, "dead_letter_retention_ms", "Keep dead letters", "dead_letter_hours"),
+)  # fmt: skip
+"""Fields that are settings of the group as they stand."""
 DEFAULTS: Mapping[str, str] = {
-    "name": "", "description": "", "team": "", "application": "", "topics": "", "filter": "", "order": "none",
-    "on_failure": "skip", "start": "latest", "lease_s": "30", "attempts_max": "16", "retry": "",
-    "dead_letter_hours": "0", "reads_dead_letters": "", "rate_messages": "0", "rate_kib": "0",
+    **{name: each.default for name, each in FIELDS.items()},
+    "name": "", "description": "", "team": "", "application": "", "topics": "", "filter": "", "start": "latest",
+    "retry": "", "reads_dead_letters": "",
 }  # fmt: skip
 
 
@@ -66,18 +70,8 @@ class ConsumptionWish:
 
     def settings(self) -> dict[str, Any]:
         """The group's settings as the configuration stores them."""
-        found: dict[str, Any] = {
-            "topics": list(self.topics),
-            "invisible_ms": self.lease_s * 1_000,
-            "start": self.start,
-            "attempts_max": self.attempts_max,
-            "order": self.order,
-            "on_failure": self.on_failure,
-            "dead_letter_retention_ms": self.dead_letter_hours * HOUR_MS,
-            "rate_messages": self.rate_messages,
-            "rate_bytes": self.rate_kib * KIB,
-            "filter": self.filter,
-        }
+        found: dict[str, Any] = {"topics": list(self.topics), "start": self.start, "filter": self.filter}
+        found |= {each.setting.name: each.stored(getattr(self, name)) for name, each in FIELDS.items()}
         return {**found, "retry": parse_retry_text(self.retry)} if self.retry else found
 
     def grants(self) -> Grants:
@@ -116,8 +110,8 @@ def parse_consumption(form: Mapping[str, str]) -> ConsumptionWish:
         faults["filter"] = fault
     if found["retry"] and (fault := _retry_fault(found["retry"])):
         faults["retry"] = fault
-    found |= {field: whole_number(form, field, bounds, faults) for field, bounds in _WHOLE.items()}
-    found |= {field: choice(form, field, choices, faults) for field, choices in _CHOICES.items()}
+    found |= {name: each.parse(form, faults) for name, each in FIELDS.items()}
+    found["start"] = choice(form, "start", STARTS, faults)
     found["reads_dead_letters"] = form.get("reads_dead_letters", "") == "on"
     if not faults and found["order"] == "none" and found["on_failure"] != "skip":
         faults["on_failure"] = "Without an order a failed message is always skipped: choose skip, or an order."

@@ -6,26 +6,20 @@ from typing import Any
 from common.config.definitions import GroupDefinition
 from common.config.errors import InvalidDefinition
 from common.config.setting import table_of
-from console.asking.consumption_wish import DEFAULTS, HOUR_MS, KIB, parse_consumption, topics_of
+from console.asking.consumption_wish import DEFAULTS, FIELDS, parse_consumption, topics_of
 from console.errors import InvalidForm
 
 SETTINGS: Mapping[str, str] = {
-    "topics": "topics", "filter": "filter", "order": "order", "on_failure": "on_failure", "lease_s": "invisible_ms",
-    "attempts_max": "attempts_max", "retry": "retry", "dead_letter_hours": "dead_letter_retention_ms",
-    "rate_messages": "rate_messages", "rate_kib": "rate_bytes",
+    **{name: name for name in ("topics", "filter", "retry")}, **{name: each.setting.name for name, each in FIELDS.items()},
 }  # fmt: skip
 """Field of the form → setting."""
-UNITS: Mapping[str, int] = {"lease_s": 1_000, "dead_letter_hours": HOUR_MS, "rate_kib": KIB}
 
 
 def fields_of_group(group: GroupDefinition) -> dict[str, str]:
     """The form's fields with the group's present settings."""
-    found = {}
-    for field, name in SETTINGS.items():
-        value = getattr(group, name)
-        found[field] = f"{value / UNITS[field]:g}" if field in UNITS else str(value)
     return {
-        **found,
+        **{name: each.shown(getattr(group, each.setting.name)) for name, each in FIELDS.items()},
+        "filter": group.filter,
         "topics": "\n".join(group.topics),
         "retry": table_of(GroupDefinition)["retry"].type.shown(group.retry),
     }

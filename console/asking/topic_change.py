@@ -3,24 +3,25 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from common.config.definitions import GRADES, TopicDefinition
-from common.config.definitions.topic import BODY_FORMATS, BUFFERS, DURABILITIES
+from common.config.definitions import TopicDefinition
 from common.config.errors import InvalidDefinition
 from common.config.setting import table_of
 from console.asking.message_schema import text_fault
+from console.asking.setting_fields import SettingField, by_name, setting_field
 from console.database.topic_notes import SCHEMA, SCHEMA_BASE
 from console.errors import InvalidForm
 from console.shown import label, setting
 
-HOUR_MS = 3_600_000
-NUMBERS: Mapping[str, tuple[str, int]] = {
-    "queues": ("queues", 1), "retention_hours": ("retention_ms", HOUR_MS), "rate_messages": ("rate_messages", 1),
-    "body_bytes_max": ("body_bytes_max", 1),
-}  # fmt: skip
-"""Field of the form → setting, and its stored units per unit of the field."""
-CHOICES: Mapping[str, tuple[str, ...]] = {
-    "durability": DURABILITIES, "grade": GRADES, "buffer": BUFFERS, "body_format": BODY_FORMATS,
-}  # fmt: skip
+FIELDS: Mapping[str, SettingField] = by_name(
+    setting_field(TopicDefinition, "queues", "Queues"),
+    setting_field(TopicDefinition, "retention_ms", "Retention"),
+    setting_field(TopicDefinition, "rate_messages", "Limit"),
+    setting_field(TopicDefinition, "body_bytes_max", "Largest body"),
+    setting_field(TopicDefinition, "durability", "Durability"),
+    setting_field(TopicDefinition, "grade", "Grade in overload"),
+    setting_field(TopicDefinition, "buffer", "Fallback buffer"),
+    setting_field(TopicDefinition, "body_format", "Format"),
+)
 REASON_CHARS_MAX = 1_000
 
 
@@ -36,9 +37,7 @@ class ChangedSetting(NamedTuple):
 
 def fields_of(topic: TopicDefinition) -> dict[str, str]:
     """The form's fields with the topic's present settings."""
-    numbers = {field: f"{getattr(topic, name) / units:g}" for field, (name, units) in NUMBERS.items() if units > 1}
-    numbers |= {field: str(getattr(topic, name)) for field, (name, units) in NUMBERS.items() if units == 1}
-    return {**numbers, **{name: getattr(topic, name) for name in CHOICES}}
+    return {name: each.shown(getattr(topic, each.setting.name)) for name, each in FIELDS.items()}
 
 
 def parse_change(
@@ -53,7 +52,7 @@ def parse_change(
     """
     faults: dict[str, str] = {}
     more = _schema_change(form, schema, faults)
-    wanted = _numbers(form, topic, faults) | _choices(form, topic, faults)
+    wanted = _changed(form, topic, faults)
     if wanted.get("queues", topic.queues) < topic.queues:
         faults["queues"] = f"A topic keeps its queues: use {topic.queues:,} or more."
     if not 1 <= len(form.get("reason", "").strip()) <= REASON_CHARS_MAX:
@@ -80,36 +79,13 @@ def _schema_change(form: Mapping[str, str], schema: str, faults: dict[str, str])
     return {SCHEMA: text, SCHEMA_BASE: schema}
 
 
-def _numbers(form: Mapping[str, str], topic: TopicDefinition, faults: dict[str, str]) -> dict[str, Any]:
-    wanted, present = {}, fields_of(topic)
-    for field, (name, units) in NUMBERS.items():
-        text = form.get(field, "").strip().replace(",", "")
-        if text == present[field]:
-            continue
-        if not (text.isascii() and text.isdigit() and len(text) <= 15):
-            faults[field] = "Use a whole number."
-        else:
-            wanted[name] = int(text) * units
-            faults.update(_faults_of(topic, field, name, wanted[name]))
-    return wanted
-
-
-def _choices(form: Mapping[str, str], topic: TopicDefinition, faults: dict[str, str]) -> dict[str, Any]:
-    wanted = {}
-    for name, choices in CHOICES.items():
-        if form.get(name, "") not in choices:
-            faults[name] = f"Choose one of {', '.join(choices)}."
-        elif form[name] != getattr(topic, name):
-            wanted[name] = form[name]
-    return wanted
-
-
-def _faults_of(topic: TopicDefinition, field: str, name: str, value: int) -> dict[str, str]:
-    try:
-        TopicDefinition.check_settings(topic.name, {name: value})
-    except InvalidDefinition as error:
-        return {field: f"{error.faults[0]}."}
-    return {}
+def _changed(form: Mapping[str, str], topic: TopicDefinition, faults: dict[str, str]) -> dict[str, Any]:
+    present = fields_of(topic)
+    return {
+        each.setting.name: each.parse_stored(form, faults)
+        for name, each in FIELDS.items()
+        if form.get(name, "").strip().replace(",", "") != present[name]
+    }
 
 
 def compared(

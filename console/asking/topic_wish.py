@@ -5,27 +5,48 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from common.config.definitions import GRADES, TopicDefinition
-from common.config.definitions.topic import BODY_FORMATS, BUFFERS, DURABILITIES, KAFKA_DURABILITIES
+from common.config.definitions import TopicDefinition
+from common.config.definitions.topic import KAFKA_DURABILITIES
 from common.config.errors import InvalidDefinition
 from common.config.text_values import ENGINE_HOME, kafka_cluster_of
-from console.asking.form_rules import choice, described, whole_number
+from console.asking.form_rules import Bounds, choice, described, whole_number
 from console.asking.message_schema import text_fault
+from console.asking.setting_fields import SettingField, by_name, setting_field
 from console.errors import InvalidForm
 
 RATE_HEADROOM = 1.5  # the limit is above the peak that was asked for, so that a good day is not refused
 QUEUE_MESSAGES_S = 2_000
 QUEUES_LEAST, QUEUES_MOST = 8, 256
 DELAY_NONE_MS = 1
-_HOUR_MS = 3_600_000
-_WHOLE = {
+FIELDS: Mapping[str, SettingField] = by_name(
+    setting_field(TopicDefinition, "body_bytes_max", "Largest body"),
+    setting_field(TopicDefinition, "retention_ms", "Retention"),
+    setting_field(TopicDefinition, "delay_ms_max", "Longest delay", "delay_hours"),
+    setting_field(TopicDefinition, "body_format", "Format", words={
+        "any": "Any bytes", "json": "JSON: other bodies are rejected",
+    }),
+    setting_field(TopicDefinition, "durability", "A send is confirmed when it is", words={
+        "memory": "in the memory of one broker", "fsync": "on the disk of one broker",
+        "replicated": "in the memory of all in-sync brokers", "replicated_fsync": "on the disks of all in-sync brokers",
+    }),
+    setting_field(TopicDefinition, "buffer", "While the engine does not accept messages", words={
+        "off": "refuse them", "disk": "keep them on the proxy's disk", "redis": "keep them in Redis",
+        "redis+disk": "keep them in Redis, else on disk",
+    }),
+    setting_field(TopicDefinition, "grade", "In overload it is rejected", words={
+        "low": "first (low)", "normal": "second (normal)", "high": "last (high)",
+    }),
+)  # fmt: skip
+"""Fields that are settings of the topic."""
+_WHOLE: Mapping[str, Bounds] = {
     "peak_messages": (1, 1_000_000, "messages/s"),
     "day_messages": (1, 100_000_000_000, "messages per day"),
-    "body_bytes": (1, 16_000_000, "bytes"),
-    "body_bytes_max": (1, 16_000_000, "bytes"),
-    "retention_hours": (1, 87_600, "hours"),
-    "delay_hours": (0, 9_600, "hours"),
+    "body_bytes": FIELDS["body_bytes_max"].bounds,
+    "body_bytes_max": FIELDS["body_bytes_max"].bounds,
+    "retention_hours": (1, FIELDS["retention_hours"].bounds[1], "hours"),
+    "delay_hours": (0, FIELDS["delay_hours"].bounds[1], "hours"),
 }
+"""0 hours would mean the engine's retention, which is not known here, and a delay as long as messages are kept."""
 ORDER_WORDS: Mapping[str, str] = {
     "none": "none is needed",
     "key": "messages of a key one after another: senders set the key",
@@ -33,13 +54,12 @@ ORDER_WORDS: Mapping[str, str] = {
 }
 """Needs of an order, in words."""
 _CHOICES = {
-    "durability": DURABILITIES, "grade": GRADES, "buffer": BUFFERS, "body_format": BODY_FORMATS, "order": tuple(ORDER_WORDS),
-    "replies": ("no", "yes"),
+    **{name: each.choices for name, each in FIELDS.items() if each.choices}, "order": tuple(ORDER_WORDS), "replies": ("no", "yes"),
 }  # fmt: skip
 DEFAULTS: Mapping[str, str] = {
+    **{name: each.default for name, each in FIELDS.items() if each.choices},
     "peak_messages": "100", "day_messages": "1000000", "body_bytes": "500", "body_bytes_max": "65536",
-    "retention_hours": "72", "delay_hours": "0", "durability": "replicated", "grade": "normal", "buffer": "off",
-    "body_format": "any", "body_schema": "", "order": "none", "replies": "no", "home": ENGINE_HOME, "name": "",
+    "retention_hours": "72", "delay_hours": "0", "body_schema": "", "order": "none", "replies": "no", "home": ENGINE_HOME, "name": "",
     "description": "", "team": "", "broker_groups": "",
 }  # fmt: skip
 
@@ -100,9 +120,10 @@ class TopicWish:
             "queues": self.queues,
             "durability": self.durability,
             "body_bytes_max": self.body_bytes_max,
-            "retention_ms": self.retention_hours * _HOUR_MS,
+            "retention_ms": FIELDS["retention_hours"].stored(self.retention_hours),
             "rate_messages": max(1, math.ceil(self.peak_messages * RATE_HEADROOM)),
-            "delay_ms_max": self.delay_hours * _HOUR_MS or DELAY_NONE_MS,  # 0 would mean: as long as it is kept
+            "delay_ms_max": FIELDS["delay_hours"].stored(self.delay_hours)
+            or DELAY_NONE_MS,  # 0 would mean: as long as it is kept
             "grade": self.grade,
             "buffer": self.buffer,
             "body_format": self.body_format,

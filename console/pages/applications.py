@@ -9,6 +9,7 @@ from werkzeug.exceptions import NotFound
 from common.config.definitions import DEAD_LETTERS, PULL_GROUP, PULL_TOPIC, SEND, ApplicationDefinition
 from console.pages.application_keys import KINDS
 from console.pages.connections import clients_of
+from console.pages.rates import rate_fields
 from console.pages.topics import settings_of
 from console.parts import parts
 from console.roles import Role
@@ -47,6 +48,7 @@ def show(name: str) -> ResponseReturnValue:
         "keys": keys,
         "settings": settings_of(app),
         "kinds": KINDS,
+        "rate_fields": rate_fields(ApplicationDefinition),
     }
     shown["definition"] = app
     shown["clients"] = clients_of({"application": name})

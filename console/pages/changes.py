@@ -9,7 +9,7 @@ from werkzeug.exceptions import Forbidden, NotFound
 
 from common.config.definitions import TopicDefinition
 from console.asking.message_schema import schema_fault
-from console.asking.topic_change import CHOICES, fields_of, parse_change
+from console.asking.topic_change import FIELDS, fields_of, parse_change
 from console.database.topic_notes import SCHEMA, SCHEMA_BASE, notes_of
 from console.database.user_requests import CONSUMPTION, REQUESTED
 from console.errors import InvalidForm, RequestConflict
@@ -31,9 +31,8 @@ def form_page(name: str) -> ResponseReturnValue:
 def _form_page(
     topic: TopicDefinition, version: int, values: Mapping[str, str], faults: Mapping[str, str], status: int = 200
 ) -> ResponseReturnValue:
-    choices = {name: [(each, each) for each in options] for name, options in CHOICES.items()}
     present = fields_of(topic)
-    shown = {"values": values, "faults": faults, "version": version, "present": present, "choices": choices}
+    shown = {"values": values, "faults": faults, "version": version, "present": present, "fields": FIELDS}
     return render_template("topics/change_form.html", topic=topic, **shown), status
 
 

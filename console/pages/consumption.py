@@ -10,6 +10,7 @@ from common.errors import PenstockError
 from common.names import is_name
 from console.asking.consumption_wish import (
     DEFAULTS,
+    FIELDS,
     filter_fault,
     group_name_fault,
     parse_consumption,
@@ -43,7 +44,14 @@ def form_page() -> ResponseReturnValue:
 
 def _form_page(values: Mapping[str, str], faults: Mapping[str, str], status: int = 200) -> ResponseReturnValue:
     values, choices = team_choices(values)
-    shown = {"values": values, "faults": faults, "team_choices": choices, "preview": _preview(values), "trial": None}
+    shown = {
+        "values": values,
+        "faults": faults,
+        "team_choices": choices,
+        "preview": _preview(values),
+        "trial": None,
+        "fields": FIELDS,
+    }
     return render_template("requests/consumption_form.html", **shown), status
 
 

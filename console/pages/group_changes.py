@@ -8,6 +8,7 @@ from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import Forbidden, NotFound
 
 from common.config.definitions import PULL_GROUP, ApplicationDefinition, GroupDefinition
+from console.asking.consumption_wish import FIELDS
 from console.asking.consumption_writing import ADDED, APPLICATION
 from console.asking.group_change import fields_of_group, parse_group_change
 from console.database.user_requests import CONSUMPTION
@@ -30,7 +31,13 @@ def form_page(name: str) -> ResponseReturnValue:
 def _form_page(
     group: GroupDefinition, version: int, values: Mapping[str, str], faults: Mapping[str, str], status: int = 200
 ) -> ResponseReturnValue:
-    shown = {"values": values, "faults": faults, "version": version, "present": fields_of_group(group)}
+    shown = {
+        "values": values,
+        "faults": faults,
+        "version": version,
+        "present": fields_of_group(group),
+        "fields": FIELDS,
+    }
     return render_template("groups/group_change_form.html", group=group, **shown), status
 
 

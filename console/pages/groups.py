@@ -6,12 +6,14 @@ from flask import render_template, request
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import NotFound
 
+from common.config.definitions import GroupDefinition
 from common.dead_letters import is_dead_letter_topic
 from common.names import is_name
 from console.installation.broker_queries import BrokerLinks
 from console.installation.queue_states import total_lag
 from console.pages.charts import group_charts
 from console.pages.connections import clients_of
+from console.pages.rates import rate_fields
 from console.pages.topics import settings_of
 from console.parts import may_act_on_group, parts
 from console.roles import Role
@@ -56,6 +58,6 @@ def show(name: str) -> ResponseReturnValue:
         "groups/group.html", name=name, found=found, settings=settings, rows=rows, faults=answer.faults,
         total=total_lag(name, rows) if rows else None, charts=group_charts(name), clients=clients_of({"group": name}),
         oldest_s=max((row["lag_s"] for row in rows if row["lag"]), default=0.0),
-        owner=parts().requests.owner_of_group(name),
+        owner=parts().requests.owner_of_group(name), rate_fields=rate_fields(GroupDefinition),
         may_act=may_act_on_group(name, sorted({row["topic"] for row in rows if not is_dead_letter_topic(row["topic"])})),
     )  # fmt: skip

@@ -11,6 +11,7 @@ from common.admin.gate import GateChanges
 from common.config.definitions import GRADES
 from common.config.errors import ConfigError, InvalidDefinition
 from common.config.gate_settings import FEATURES, GateSettings
+from console.asking.setting_fields import setting_field
 from console.entries import whole
 from console.errors import InvalidForm, RequestConflict
 from console.installation.processes import AppliedState, applied_states
@@ -18,7 +19,12 @@ from console.parts import account, actor, form, parts
 from console.roles import Role
 from console.routes import action, page, with_said
 
-NUMBERS = ("rate_messages", "rate_bytes", "queue_ms")
+FIELDS = (
+    setting_field(GateSettings, "rate_messages", "Messages through each proxy"),
+    setting_field(GateSettings, "rate_bytes", "Bytes through each proxy"),
+    setting_field(GateSettings, "queue_ms", "Time of an append before its queue counts as overloaded"),
+)
+NUMBERS = tuple(each.name for each in FIELDS)
 LISTS: Mapping[str, tuple[str, ...]] = {"grades_off": GRADES, "features_off": FEATURES}
 NUMBER_MAX = 1 << 50
 
@@ -33,7 +39,14 @@ def form_page() -> ResponseReturnValue:
 def _form_page(
     values: Mapping[str, Any], version: int, faults: Mapping[str, str], status: int = 200
 ) -> ResponseReturnValue:
-    shown = {"values": values, "version": version, "faults": faults, "lists": LISTS, "applied": _applied(version)}
+    shown = {
+        "values": values,
+        "version": version,
+        "faults": faults,
+        "fields": FIELDS,
+        "lists": LISTS,
+        "applied": _applied(version),
+    }
     return render_template("installation/limits.html", **shown), status
 
 

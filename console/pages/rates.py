@@ -1,7 +1,7 @@
 """Limits of one application or group, as `penstock app set` and `penstock group set` change them."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from flask import redirect
 from flask.typing import ResponseReturnValue
@@ -11,14 +11,17 @@ from common.admin import applications, groups
 from common.admin.applications import ApplicationSettings
 from common.admin.groups import GroupSettings
 from common.config.definition import Definition
+from common.config.setting import Changes
+from console.asking.setting_fields import SettingField, setting_field
 from console.entries import whole
 from console.errors import InvalidForm
 from console.parts import account, actor, form, parts
 from console.roles import Role
 from console.routes import action, with_said
 
-RATES = ("rate_messages", "rate_bytes")
-NUMBER_MAX = 1 << 50
+RATES = {"rate_messages": "Messages", "rate_bytes": "Bytes"}
+"""The settings, with their words on the forms."""
+VERSION_MAX = 1 << 50
 SAID = "The limits are changed. Every proxy follows within a second."
 
 
@@ -29,7 +32,7 @@ class Limited(NamedTuple):
     path: str
     show: Callable[..., tuple[Definition, int]]
     change: Callable[..., Definition]
-    settings: Callable[..., Any]
+    settings: type[Changes]
 
 
 APPLICATION = Limited(
@@ -50,18 +53,27 @@ def of_group(name: str) -> ResponseReturnValue:
     return _change(GROUP, name)
 
 
+def rate_fields(definition: type[Definition]) -> list[SettingField]:
+    """The fields of the form."""
+    return [setting_field(definition, name, label) for name, label in RATES.items()]
+
+
 def _change(limited: Limited, name: str) -> ResponseReturnValue:
     """Change both limits, unless another person has changed the definition since the form was made."""
-    numbers = {field: whole(form().get(field, ""), NUMBER_MAX) for field in (*RATES, "version")}
-    if faults := {field: "Use a whole number." for field, number in numbers.items() if number is None}:
+    faults: dict[str, str] = {}
+    numbers = {
+        each.setting.name: each.parse_stored(form(), faults) for each in rate_fields(limited.settings.definition)
+    }
+    version = whole(form().get("version", ""), VERSION_MAX)
+    if version is None:
+        faults["version"] = "Use a whole number."
+    if faults:
         raise InvalidForm(faults)
-    if not numbers["version"]:
+    if not version:
         raise NotFound(f"{limited.kind} {name[:249]} has no definition that can be changed.")
     admin = parts().configuration.admin(account().name)
     old, _ = limited.show(admin, name)
-    new = limited.change(
-        admin, name, limited.settings(**{field: numbers[field] for field in RATES}), numbers["version"]
-    )
+    new = limited.change(admin, name, limited.settings(**numbers), version)
     before, after = ({field: getattr(each, field) for field in RATES} for each in (old, new))
     parts().log.note(actor(), "change limits", f"{limited.kind} {name}", before, after)
     return redirect(with_said(f"/{limited.path}/{name}"), 303)

@@ -9,7 +9,7 @@ from flask.typing import ResponseReturnValue
 from common.config.text_values import ENGINE_HOME
 from console.asking.disk_use import disk_use
 from console.asking.message_schema import schema_fault
-from console.asking.topic_wish import DEFAULTS, TopicWish, name_fault, parse_wish
+from console.asking.topic_wish import DEFAULTS, FIELDS, TopicWish, name_fault, parse_wish
 from console.database.user_requests import DRAFT, REQUESTED
 from console.errors import InvalidForm
 from console.pages.asking_teams import chosen_team, needed_team, prefix_fault, team_choices
@@ -29,7 +29,7 @@ def form_page() -> ResponseReturnValue:
 def _form_page(values: Mapping[str, str], faults: Mapping[str, str], status: int = 200) -> ResponseReturnValue:
     values, choices = team_choices(values)
     shown = {"values": values, "faults": faults, "team_choices": choices, "preview": _preview(values), "homes": homes()}
-    shown["group_names"] = group_names()
+    shown |= {"group_names": group_names(), "fields": FIELDS}
     return render_template("requests/request_form.html", **shown), status
 
 
