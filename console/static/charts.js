@@ -45,7 +45,7 @@
     while (at > 0 && values.every((each) => each[at] === null)) at -= 1;
     if (element.plot.cursor.idx === null || element.plot.cursor.left < 0) element.plot.setLegend({ idx: at });
   };
-  const later = (element) => requestAnimationFrame(() => last(element));
+  const later = (element) => requestAnimationFrame(() => { if (element.plot) last(element); });  // none while it is drawn anew
   const draw = async (element) => {
     let answer;
     try {
