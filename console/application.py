@@ -7,12 +7,14 @@ from typing import Any
 from flask import Flask, Response, g, jsonify, redirect, render_template, request
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import BadRequest, Forbidden, HTTPException, NotFound, TooManyRequests, Unauthorized
+from werkzeug.routing import IntegerConverter, Map
 
 from common.admin.errors import StateConflict
 from common.config.errors import ConfigError, EntryNotFound, InvalidEntry, VersionConflict
 from console import shown
 from console.asking.topic_wish import ORDER_WORDS
 from console.database.sessions import SignedIn
+from console.entries import OFFSET_MAX
 from console.errors import ConsoleError, DatabaseUnavailable, InvalidForm, RequestConflict
 from console.parts import KEY, ConsoleParts, address, parts, signed_in
 from console.roles import Role
@@ -42,6 +44,13 @@ STATUS: dict[type[Exception], tuple[int, str]] = {
 }
 
 
+class StoredNumber(IntegerConverter):
+    """A whole number of a path. One that no database and no queue can hold names nothing that there is."""
+
+    def __init__(self, map: Map) -> None:
+        super().__init__(map, max=OFFSET_MAX)
+
+
 def make_application(composed: ConsoleParts) -> Flask:
     """The application over its parts."""
     app = Flask("console", static_folder="static", template_folder="templates", root_path=_root())
@@ -60,6 +69,7 @@ def make_application(composed: ConsoleParts) -> Flask:
     )
     app.jinja_env.globals.update(ORDER_WORDS=ORDER_WORDS)
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
+    app.url_map.converters["int"] = StoredNumber
     for each in routes().values():
         app.add_url_rule(each.path, each.endpoint, each.answer, methods=[each.method])
     app.before_request(check_request)

@@ -1,5 +1,6 @@
 """Charts on the pages of topics, groups and the map: their parts of a page, and their points as JSON."""
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -27,6 +28,7 @@ from console.watching.figures import FIGURES, REFUSED, figure
 from console.watching.refusals import RefusedCode, refusals
 
 NAMES_MAX, SUBJECT_CHARS_MAX = 12, 300
+REFUSED_CODE = re.compile(rf"{re.escape(REFUSED)}[0-9]{{1,9}}")
 
 
 @resource("/charts", role=Role.VIEWER)
@@ -39,7 +41,7 @@ def chart_points() -> dict[str, Any]:
     """The points that the request's query names, as JSON values."""
     names = tuple(name for name in request.args.get("names", "").split(",") if name)
     subject = request.args.get("subject", "")
-    is_known = all(name in FIGURES or name.removeprefix(REFUSED).isdigit() for name in names)
+    is_known = all(name in FIGURES or REFUSED_CODE.fullmatch(name) for name in names)
     if not 1 <= len(names) <= NAMES_MAX or not is_known or len(subject) > SUBJECT_CHARS_MAX:
         raise NotFound("There is no such chart.")
     chart = Chart("", subject, names)
