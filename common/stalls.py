@@ -25,6 +25,10 @@ class Stalls:
         if late_s > LATE_S:
             self._kept.append((now_s, late_s))
 
+    def resume(self, now_s: float) -> None:
+        """Note the time after a pause in which `look` was not to be called."""
+        self._looked_s = now_s
+
     def since(self, start_s: float) -> float:
         """Seconds of stalls after `start_s`; of a stall in which it lies only the later part. The last 256 are known."""
         total_s = 0.0

@@ -40,6 +40,10 @@ cdef class QueueLimit:
         self.see(now)
         self.is_stalled = now - max(oldest, self.stood_until) > STALL * self.bound()
 
+    def resume(self, double now):
+        """See queue_limit.QueueLimit.resume."""
+        self.looked_at = now
+
     cdef void see(self, double now) noexcept:
         if now - self.looked_at > LATE_S:
             self.stood_until = now

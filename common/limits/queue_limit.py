@@ -99,6 +99,10 @@ class QueueLimit:
         self._see(now)
         self.is_stalled = now - max(oldest, self._stood_until) > STALL * self.bound_s
 
+    def resume(self, now: float) -> None:
+        """Called after a pause without calls of `look`, in which no append was in flight: it was no standstill."""
+        self._looked_at = now
+
     def _see(self, now: float) -> None:
         """Note that this process runs. If the last note is old, the process had stalled in between."""
         if now - self._looked_at > LOOK_S + STANDSTILL_S:

@@ -29,6 +29,7 @@ cdef class Lane(TurnEnd):
     cdef uint32_t resending           # appends in flight that were sent again
     cdef readonly uint64_t end_position  # of the log, as last told
     cdef double linked_at             # monotonic seconds
+    cdef object on_busy               # called at the next message; or None
     cdef public object on_down
     cdef public object rescue         # called as (append, group) to move messages before the rest is refused; or None
     cdef public object on_unknown_id  # called with each topic id that the broker does not know

@@ -48,7 +48,7 @@ cdef class Lane(TurnEnd):
         self.flying, self.spare = [], []
         self.append_number = 1
         self.link = None
-        self.on_down = self.rescue = None
+        self.on_busy = self.on_down = self.rescue = None
         self.on_unknown_id = ignore_id
 
     def use(self, int fd, str peer, uint64_t end_position=0):
@@ -82,6 +82,11 @@ cdef class Lane(TurnEnd):
     def idle(self):
         """Nothing is waiting for an answer or to be sent."""
         return not self.flying and self.filling.item_count == 0
+
+    def rest(self, on_busy):
+        """Have `on_busy()` called once, at the next message. False, and it is not: a message has no answer yet."""
+        self.on_busy = None if self.flying or self.filling.waiters else on_busy
+        return self.on_busy is not None
 
     @property
     def oldest_sent_at(self):
@@ -190,6 +195,9 @@ cdef class Lane(TurnEnd):
         """Enter a call into the append, before its first add()."""
         if not self.filling.waiters:
             self.filling.started_at = reactor_of().now
+            if self.on_busy is not None:
+                on_busy, self.on_busy = self.on_busy, None
+                on_busy()
         self.filling.waiters.append(waiter)
         waiter.waiting += 1
         reactor_of().at_turn_end(self)

@@ -13,6 +13,7 @@ from gevent import socket as gevent_socket
 from common.address import Address
 from common.limited_log import LimitedLog
 from common.limits.queue_limit import LOOK_S
+from common.resting_timer import RestingTimer
 from common.twins import use_native
 from engine.client.dial import Admits, Hello, admit_all, dial
 from engine.client.durability import LANES
@@ -32,6 +33,8 @@ __all__ = ["NATIVE", "AppendClient", "Destination", "Destinations", "Lane", "Lan
 
 limited = LimitedLog(logging.getLogger("penstock.engine.client"))
 BACKOFF_S_MAX = 1.0
+REST_S = 1.0
+"""Time without messages after which the timers rest. Less stops and starts them between messages that come rarely."""
 
 
 class AppendClient:
@@ -46,6 +49,7 @@ class AppendClient:
         hello: of the newest connection; None: there was none yet.
         on_hello: called with the Hello of every new connection, before it is used: topic ids belong to its log_id and
             epoch.
+        on_busy: called at the first message after a rest.
         on_up: called when a lane is connected. on_down: called with a sentence when a lane is lost or could not be
             connected.
     """
@@ -57,12 +61,14 @@ class AppendClient:
         self._address, self._cluster_key, self._role, self._admits = Address(*address), cluster_key, role, admits
         self.hello: Hello | None = None
         self.on_hello: Callable[[Hello], None] = lambda hello: None
+        self.on_busy: Callable[[], object] = lambda: None
         self.on_up: Callable[[], None] = lambda: None
         self.on_down: Callable[[str], None] = lambda reason: None
         self.lanes = tuple(Lane(row, group) for row in LANES)
         self._closed = False
-        self._expiry = gevent.get_hub().loop.timer(LOOK_S, LOOK_S)
-        self._expiry.start(self._expire)
+        self._appends, self._busy_s = 0, time.monotonic()
+        self._expiry = RestingTimer(LOOK_S, self._expire)
+        self._expiry.wake()
         for lane in self.lanes:
             lane.on_down = self._lost
             self._connect(lane)
@@ -76,10 +82,15 @@ class AppendClient:
         """Every message taken has its answer."""
         return all(lane.idle for lane in self.lanes)
 
+    @property
+    def rests(self) -> bool:
+        """Whether no message has come for REST_S, and none is without its answer."""
+        return self._expiry.rests
+
     def close(self) -> None:
         """Close both connections; unanswered messages get TIMEOUT (may be stored) or UNAVAILABLE (were not sent)."""
         self._closed = True
-        self._expiry.stop()
+        self._expiry.close()
         for lane in self.lanes:
             lane.drop("closed")
 
@@ -87,6 +98,21 @@ class AppendClient:
         now = time.monotonic()
         for lane in self.lanes:
             lane.expire(now)
+        self._rest_when_quiet(now)
+
+    def _rest_when_quiet(self, now: float) -> None:
+        appends = sum(lane.appends for lane in self.lanes)
+        if appends != self._appends or not self.idle:
+            self._appends, self._busy_s = appends, now
+        elif now - self._busy_s > REST_S and all(lane.rest(self._wake) for lane in self.lanes):
+            self._expiry.rest()
+
+    def _wake(self) -> None:
+        if self._expiry.wake():
+            self._busy_s = now = time.monotonic()
+            for lane in self.lanes:
+                lane.limit.resume(now)
+        self.on_busy()
 
     def _lost(self, lane: Lane) -> None:
         if not self._closed:

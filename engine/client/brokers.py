@@ -12,6 +12,7 @@ from common.config.engine_records import EngineRecords
 from common.limits import QueueLimit
 from common.placement import ID_SLOTS, IDS_HASH, NONE_PLACED, PlacedTopics, Placement
 from common.readiness import Note
+from common.resting_timer import RestingTimer
 from common.stalls import Stalls
 from engine.client.append import AppendClient, Destination, Lane, Lanes
 from engine.client.dial import Hello, admit_all
@@ -162,8 +163,7 @@ class Brokers:
         self.id_homes = bytes(ID_SLOTS)
         self.lanes: tuple[Lanes, ...] = tuple(Lanes(row.number) for row in LANES)
         self._stalls = Stalls(LOOK_S, self._made_s)
-        self._looking = gevent.get_hub().loop.timer(LOOK_S, LOOK_S)
-        self._looking.start(self._look)
+        self._looking = RestingTimer(LOOK_S, self._look)
 
     def on_change(self, callback: Callable[[], None]) -> None:
         """Have `callback()` called whenever homes or topic ids that were learnt are void."""
@@ -295,7 +295,7 @@ class Brokers:
         return "the link to the engine is down" if self.listed else "the configuration names no broker group"
 
     def close(self) -> None:
-        self._looking.stop()
+        self._looking.close()
         self.router.close()
 
     def _put_lanes(self, number: int, broker: Broker | None) -> None:
@@ -350,18 +350,31 @@ class Brokers:
         broker = Broker(name, number, address, append, rpc, time.monotonic())
         append.on_hello = lambda hello: self._greeted(broker, hello)
         append.on_up = lambda: self._link_up(broker)
-        append.on_down = broker.link_down
+        append.on_down = lambda reason: self._link_down(broker, reason)
+        append.on_busy = self._wake
         for lane in append.lanes:
             lane.on_unknown_id = partial(self.unknown_id, broker)
+        self._wake()
         return broker
 
-    @staticmethod
-    def _link_up(broker: Broker) -> None:
+    def _link_up(self, broker: Broker) -> None:
         if broker.append.connected:
             broker.link_up()
+            self._wake()
+
+    def _link_down(self, broker: Broker, reason: str) -> None:
+        broker.link_down(reason)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._looking.wake():
+            self._stalls.resume(time.monotonic())
 
     def _look(self) -> None:
         now_s = time.monotonic()
         self._stalls.look(now_s)
         for broker in self.listed:
             broker.look(now_s, self._stalls)
+        # A breaker that is closed judges only appends that wait for an answer: none does, and the first one wakes.
+        if all(broker.append.rests and broker.breaker.state is State.CLOSED for broker in self.listed):
+            self._looking.rest()

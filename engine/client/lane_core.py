@@ -39,6 +39,7 @@ class LaneCore:
             group,
         )
         self.share, self.refusing = SHARE_ALL, False
+        self.on_busy: Callable[[], object] | None = None
         self.on_down: Any = None
         self.rescue: Any = None
         self.on_unknown_id: Callable[[int], object] = lambda topic_id: None
@@ -57,6 +58,11 @@ class LaneCore:
     @property
     def idle(self) -> bool:
         return not self._flying and not self.filling.runs
+
+    def rest(self, on_busy: Callable[[], object]) -> bool:
+        """See `_lane.Lane.rest`."""
+        self.on_busy = None if self._flying or self.filling.waiters else on_busy
+        return self.on_busy is not None
 
     def use(self, fd: int, peer: str, end_position: int = 0) -> None:
         """See `_lane.Lane.use`."""
@@ -116,6 +122,9 @@ class LaneCore:
         append = self.filling
         if not append.waiters:
             append.started_at = time.monotonic()
+            if self.on_busy is not None:
+                on_busy, self.on_busy = self.on_busy, None
+                on_busy()
         if not append.waiters or append.waiters[-1] is not waiter:
             append.waiters.append(waiter)
             waiter.waiting += 1

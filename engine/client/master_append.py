@@ -69,6 +69,10 @@ class MasterAppendClient(AppendClient):
             for lane in lost:
                 lane.end_sent()
 
+    def _rest_when_quiet(self, now: float) -> None:
+        if self._away_s is None:
+            super()._rest_when_quiet(now)
+
     def _follow(self) -> None:
         """The master is another one, or is lost."""
         master = self._masters.master
@@ -85,6 +89,7 @@ class MasterAppendClient(AppendClient):
             return
         if self._away_s is None:
             self._away_s = time.monotonic()
+            self._wake()
         lasted_s = time.monotonic() - self._linked_s
         self._pause_s = 0.0 if lasted_s > PAUSE_S_MAX else self._next_pause_s()
         place = self._linked.pop(lane.number, None)

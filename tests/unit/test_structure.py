@@ -128,6 +128,7 @@ MAY_USE_GEVENT = (
     "common.ops.listener",
     "common.ops.stop",
     "common.config.blocking",
+    "common.resting_timer",
     "common.tracing.exporting",
     "engine.__main__",
     "engine.broker.master_link",

@@ -37,3 +37,12 @@ def test_several_stalls_add_up_and_only_the_latest_are_kept():
         stalls.look(0.105 * number)
     assert stalls.since(0.105) == pytest.approx(0.100 * KEPT)
     assert stalls.since(0.105 * (2 * KEPT - 3)) == pytest.approx(0.200)
+
+
+def test_a_pause_in_which_nothing_looked_is_no_stall():
+    stalls = looked_at(0.005)
+    stalls.resume(2.0)
+    stalls.look(2.005)
+    assert stalls.since(0.0) == 0
+    stalls.look(2.110)
+    assert stalls.since(2.005) == pytest.approx(0.100)

@@ -141,6 +141,17 @@ def test_behind_a_standstill_the_brokers_silence_counts_from_its_end(limit):
     assert not limit.admits(10, 1, HIGH)
 
 
+def test_a_pause_without_appends_is_no_standstill(limit):
+    limit.look(0.0, 0.0)
+    limit.resume(60.0)
+    look_until(limit, 60.0, 60.02, 60.18)
+    limit.answered(60.0, 60.2, 1)
+    assert limit.bound_s == pytest.approx(0.8)  # four times what this append took
+    limit.resume(120.0)
+    look_until(limit, 120.0, 120.0, 121.7)
+    assert not limit.admits(10, 1, HIGH)
+
+
 def test_a_loop_that_is_only_busy_measures_the_broker(limit):
     limit.look(1.0, 1.0)
     limit.answered(1.0, 1.001, 1)
