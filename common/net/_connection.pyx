@@ -342,10 +342,10 @@ cdef class Connection(FrameSocket):
 
     cdef int sweep(self, double now) except -1:
         if self.writing:
-            return self.check_progress(now)
-        if self.is_link or (self.busy and not self.is_refusing):
-            return 0
-        if self.is_refusing:
+            self.check_progress(now)
+        elif self.is_link or (self.busy and not self.is_refusing):
+            return not self.is_link                    # whose only deadlines are those of its output
+        elif self.is_refusing:
             if now - self.frame_since > self.limits.read_deadline_s:
                 self.shut("refused")
         elif not self.is_trusted and now - self.stranger_since > self.limits.greeting_deadline_s:
@@ -360,7 +360,7 @@ cdef class Connection(FrameSocket):
                 self.shut("frame not complete in time")
         elif now - self.active_at > self.limits.idle_deadline_s:
             self.shut("idle")
-        return 0
+        return 1
 
     cdef int shut(self, str reason) except -1:
         if self.is_closed:

@@ -155,6 +155,7 @@ cdef class OutputSocket(PolledSocket):
             self.reactor.writers += 1
             self.write_since, self.taken, self.slow_periods = self.reactor.now, 0, 0
             self.reactor.interest(self, EPOLLOUT | (EPOLLIN if self.reading else 0))
+            self.reactor.watch_deadlines()
         return 0
 
     cdef int all_left(self) except -1:

@@ -34,6 +34,7 @@ cdef class Reactor:
     cdef object loop
     cdef object watcher
     cdef object sweeper
+    cdef readonly bint sweeps          # the sweeper runs: a socket may have a deadline
     cdef int epfd
     cdef bint in_turn
     cdef bint turn_scheduled
@@ -47,7 +48,7 @@ cdef class Reactor:
     cdef readonly Py_ssize_t writers   # sockets that take their output slower than it comes
     cdef list turn_watchers            # of TurnEnd, called at each turn's end
     cdef int handshakes_left           # TLS handshakes that may still begin in this turn
-    cdef double now                    # monotonic seconds, read once per turn
+    cdef double now                    # monotonic seconds, read once per turn; old outside of one
     cdef unsigned char* scratch        # SCRATCH_BYTES, for one recv at a time
     cdef int at_turn_end(self, TurnEnd work) except -1
     cdef int at_next_turn(self, TurnEnd work) except -1
@@ -56,6 +57,7 @@ cdef class Reactor:
     cdef int watch_turns(self, TurnEnd watcher) except -1
     cdef int unwatch_turns(self, TurnEnd watcher) except -1
     cdef int add(self, PolledSocket connection) except -1
+    cdef int watch_deadlines(self) except -1
     cdef int interest(self, PolledSocket connection, uint32_t events) except -1
     cdef int poll(self) except -1
     cdef int run_turn_end(self) except -1

@@ -94,7 +94,7 @@ cdef class PolledSocket:
         return 0
 
     cdef int sweep(self, double now) except -1:
-        """Check the deadlines, every SWEEP_S seconds."""
+        """Check the deadlines, every SWEEP_S seconds; returns whether the socket has any."""
         return 0
 
 
@@ -119,7 +119,6 @@ cdef class Reactor:
         self.watcher = self.loop.io(self.epfd, 1)
         self.watcher.start(self._on_ready)
         self.sweeper = self.loop.timer(SWEEP_S, SWEEP_S)
-        self.sweeper.start(self._sweep)
 
     def __dealloc__(self):
         if self.epfd >= 0:
@@ -136,6 +135,14 @@ cdef class Reactor:
             raise OSError(errno, "epoll_ctl")
         connection.reading = True
         self.connections.add(connection)
+        self.watch_deadlines()
+        return 0
+
+    cdef int watch_deadlines(self) except -1:
+        """Sweep from now on: a socket may have a deadline. Without any the timer rests, so that an idle process sleeps."""
+        if not self.sweeps:
+            self.sweeps = True
+            self.sweeper.start(self._sweep)
         return 0
 
     cdef int interest(self, PolledSocket connection, uint32_t events) except -1:
@@ -278,10 +285,14 @@ cdef class Reactor:
 
     def _sweep(self):
         cdef PolledSocket connection
+        cdef bint has_deadlines = False
         self.now = monotonic_s()
         for connection in list(self.connections):
-            if not connection.is_closed:
-                connection.sweep(self.now)
+            if not connection.is_closed and connection.sweep(self.now):
+                has_deadlines = True
+        if not has_deadlines:
+            self.sweeps = False
+            self.sweeper.stop()
 
 
 cdef Reactor _the_reactor = None

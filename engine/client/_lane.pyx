@@ -12,7 +12,7 @@ from libc.string cimport memcpy
 from common.limits._queue_limit cimport QueueLimit
 from common.net._connection cimport Connection
 from common.net._frames cimport PROTOCOL_LINK
-from common.net._reactor cimport TurnEnd, monotonic_s, reactor_of
+from common.net._reactor cimport Reactor, TurnEnd, monotonic_s, reactor_of
 from engine.client._append_request cimport MOVED, AppendItem, AppendRequest, AppendRun, Waiter
 from engine.client._destination cimport Destination, queue_after, queue_of_key, topic_id_at
 from engine.client._little cimport get32, put32
@@ -193,14 +193,15 @@ cdef class Lane(TurnEnd):
 
     cdef int join(self, Waiter waiter) except -1:
         """Enter a call into the append, before its first add()."""
+        cdef Reactor reactor = reactor_of()
         if not self.filling.waiters:
-            self.filling.started_at = reactor_of().now
+            self.filling.started_at = reactor.now if reactor.in_turn else monotonic_s()
             if self.on_busy is not None:
                 on_busy, self.on_busy = self.on_busy, None
                 on_busy()
         self.filling.waiters.append(waiter)
         waiter.waiting += 1
-        reactor_of().at_turn_end(self)
+        reactor.at_turn_end(self)
         return 0
 
     cdef int enter(self, Waiter waiter) except -1:
