@@ -5,6 +5,7 @@ of its role that were alive at the lender's last answer.
 """
 
 import json
+import math
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,6 +17,10 @@ from common.limits.lender import SLICE_S
 TICK_S = 0.2
 IDLE_S = 5.0
 """Idle time after which no slice of a limit is borrowed: its bucket is full and its static share is enough."""
+ALIVE_S = 0.8
+"""Interval of requests for nothing, which show that the process is alive. Below the lender's LIVE_S by far, and below its
+SLICE_S: a new lender has heard all processes before it trusts itself.
+"""
 LIMITS_A_REQUEST = 500
 LIMITS_A_TICK = 2000
 """Limits in use that every tick serves. With more in use a tick serves a quarter of them, in turn: slices outlive four
@@ -90,6 +95,7 @@ class QuotaSlices:
         self._new: list[Meter] = []  # kept alive until they are used, for a while
         self._newer: list[Meter] = []
         self._shifted_at = now()
+        self._asked_at = -math.inf
         self._is_unanswered = False  # the last question
         self.live = 1
 
@@ -150,7 +156,8 @@ class QuotaSlices:
         wanted: list[tuple[str, str]] = []
         for limit in self._next():
             self._visit(limit, now, wanted)
-        for at in range(0, max(1, len(wanted)), LIMITS_A_REQUEST):
+        is_due = wanted or now - self._asked_at >= ALIVE_S
+        for at in range(0, max(1, len(wanted)) if is_due else 0, LIMITS_A_REQUEST):
             self._borrow(wanted[at : at + LIMITS_A_REQUEST], now)
 
     def _join(self, now: float) -> None:
@@ -204,7 +211,7 @@ class QuotaSlices:
         for key, name in wanted:
             side = self._limits[key].sides[name]
             limits.append({"key": f"{key}:{name}", "total": side.total, "demand": side.demand})
-        self._is_unanswered = True
+        self._is_unanswered, self._asked_at = True, now
         request = {"role": self._role, "process": self._process, "limits": limits, "live": self.live}
         self._ask(json.dumps(request).encode(), lambda code, payload: self._answered(wanted, now, code, payload))
 

@@ -3,11 +3,12 @@
 import json
 import random
 import weakref
+from itertools import pairwise
 
 import pytest
 
 from common.limits import Meter
-from common.limits.lender import SLICE_S, QuotaLender
+from common.limits.lender import LIVE_S, SLICE_S, QuotaLender
 from common.limits.quota_slices import IDLE_S, LIMITS_A_TICK, TICK_S, TICKS_A_ROUND, QuotaSlices
 from engine.ops.quota import lend
 
@@ -276,6 +277,21 @@ def test_a_limit_that_is_not_in_use_costs_a_tick_nothing(monkeypatch):
     lone.tick()
     assert visited == []
     assert held[7].room(lone.now)[0] == 1000
+
+
+def test_a_process_without_limits_in_use_shows_that_it_is_alive_before_its_lender_forgets_it_but_rarely():
+    now, heard = [0.0], []
+
+    def lend(payload, answer):
+        heard.append(now[0])
+        answer(0, b'{"live": 1, "shares": []}')
+
+    slices = QuotaSlices("producer_proxy", "p", lend, lambda: now[0])
+    for _ in range(100):
+        slices.tick()
+        now[0] += TICK_S
+    gaps = [after - before for before, after in pairwise(heard)]
+    assert heard[0] == 0.0 and max(gaps) < min(LIVE_S, SLICE_S) and min(gaps) > 3 * TICK_S
 
 
 def test_a_limit_of_which_hardly_anything_is_used_is_not_borrowed():
