@@ -4,6 +4,9 @@ from collections.abc import Callable
 
 import gevent
 
+REST_S = 1.0
+"""Time without work after which timers rest. Less stops and starts them between messages that come rarely."""
+
 
 class RestingTimer:
     """Runs from `wake()` on; rests until then.

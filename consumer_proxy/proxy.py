@@ -23,7 +23,7 @@ from common.tracing.records import SpanQueue
 from consumer_proxy.admission.admission import PullAdmission
 from consumer_proxy.pull.connection_use import use_of
 from consumer_proxy.pull.native import NATIVE
-from consumer_proxy.pull.pull import SWEEP_S, Pulls
+from consumer_proxy.pull.pull import Pulls
 from consumer_proxy.pull.tracing import PullTracing
 from consumer_proxy.settings import Settings
 from consumer_proxy.sources.base import Source
@@ -59,11 +59,9 @@ class ConsumerProxy:
         admission = PullAdmission(view, clock, self._settings.verdicts_max, leases, partial(reply_key, cluster_key))
         self.pulls = Pulls(admission, source, self._settings, clock, stats, gevent.spawn_later)
         view.on_change(self.pulls.changes.follow)
-        self._lending = gevent.get_hub().loop.timer(0, TICK_S)
+        self._ticking = gevent.get_hub().loop.timer(0, TICK_S)
         self._lend = leases.tick
-        self._lending.start(self._tick)
-        self._sweeper = gevent.get_hub().loop.timer(SWEEP_S, SWEEP_S)
-        self._sweeper.start(self.pulls.sweep)
+        self._ticking.start(self._tick)
         self.server = serve(
             listeners,
             limits,
@@ -107,6 +105,7 @@ class ConsumerProxy:
     def _tick(self) -> None:
         if not self.drain_switch.is_out:  # its quota slices and its static share go to the other proxies
             self._lend()
+        self.pulls.sweep()
 
     def trace(self, spans: SpanQueue) -> None:
         """Trace pulls from now on."""
@@ -145,7 +144,6 @@ class ConsumerProxy:
             connection.close_when_sent()
         while self.server.connections and time.monotonic() < deadline_s:
             gevent.sleep(0.005)
-        self._sweeper.stop()
-        self._lending.stop()
+        self._ticking.stop()
         self.server.close()
         self._source.close()

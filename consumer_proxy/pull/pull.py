@@ -46,7 +46,7 @@ from engine.link.read import ReadAnswer
 limited = LimitedLog(logging.getLogger("penstock.consumer"))
 
 SWEEP_S = 0.25
-"""Interval and resolution of deadlines."""
+"""Resolution of deadlines."""
 
 _CODES_AT = PullAnswer.CODES_AT
 _EMPTY = {
@@ -133,7 +133,7 @@ class Pulls:
             self._refuse(pull, refused.code, refused.sentence, refused.retry_after_ms)
 
     def sweep(self) -> None:
-        """Answer TIMEOUT to pulls for which the source is late; called every SWEEP_S."""
+        """Answer TIMEOUT to pulls for which the source is late; called at least every SWEEP_S."""
         for pull in self._deadlines.pop_due(int(self._clock.monotonic_s() * 1000)):
             self._waiting.discard(pull)
             if pull.connection is None:

@@ -20,6 +20,8 @@ class GroupLink(BrokerGroup):
     Args:
         admits: asked about the group's engine, see RpcClient.
         on_change: called with this link when the breaker isolates it, refuses, or (True) readmits it.
+    Attributes:
+        on_due: called when an answer is due, and none was before.
     """
 
     def __init__(
@@ -27,6 +29,7 @@ class GroupLink(BrokerGroup):
         on_change: "OnLinkChange", admits: Admits = admit_all,
     ) -> None:  # fmt: skip
         self._on_change = on_change
+        self.on_due: Callable[[], object] = lambda: None
         self.due: dict[Any, float] = {}  # time since the answer is due, oldest first
         self._slowest_s: float | None = None
         rpc = link_to(
@@ -49,13 +52,19 @@ class GroupLink(BrokerGroup):
         """Ask; returns the request's id. Raises LinkDown."""
         request_id = self.rpc.send(op, request, on_answer)
         if not waits:
-            self.due[part] = time.monotonic()
+            self._note_due(part)
         return request_id
 
     def withdraw(self, request_id: int, part: Any) -> None:
         """End the request's waiting: it is answered with the messages it has."""
         self.rpc.cancel(request_id)
-        self.due.setdefault(part, time.monotonic())
+        if part not in self.due:
+            self._note_due(part)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether there is nothing to tell the breaker, which is closed."""
+        return not self.due and self._slowest_s is None and self.breaker.state is State.CLOSED
 
     def answered(self, part: Any) -> None:
         """Record that the answer to the part has arrived."""
@@ -82,6 +91,11 @@ class GroupLink(BrokerGroup):
         self.observe(now_s, slowest_s, owed_s)
         if owed_s is not None and owed_s > DROP_S:
             self.rpc.reconnect("silent for too long")
+
+    def _note_due(self, part: Any) -> None:
+        if not self.due:
+            self.on_due()
+        self.due[part] = time.monotonic()
 
     def _follow_breaker(self, state_before: State, was_refusing: bool) -> None:
         super()._follow_breaker(state_before, was_refusing)

@@ -7,9 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import gevent
-
 from common.placement import NONE_PLACED, PlacedTopics, topic_hash
+from common.resting_timer import REST_S, RestingTimer
 from common.stalls import Stalls
 from consumer_proxy.sources.base import OnLent, OnPulled, OnRead, Source, SourceDown
 from consumer_proxy.sources.engine import AWAY
@@ -43,9 +42,8 @@ class GroupsSource(Source):
         self._numbers_of: dict[bytes, list[int]] = {}
         self._waiting: set[Joined[Any]] = set()
         self._turn = 0  # the group that gets the remainder of a split first
-        self._stalls = Stalls(LOOK_S, time.monotonic())
-        self._looking = gevent.get_hub().loop.timer(LOOK_S, LOOK_S)
-        self._looking.start(self._look)
+        self._stalls, self._busy_s = Stalls(LOOK_S, time.monotonic()), time.monotonic()
+        self._looking = RestingTimer(LOOK_S, self._look)
 
     @property
     def links(self) -> list[GroupLink]:
@@ -71,6 +69,9 @@ class GroupsSource(Source):
             link.rpc.share_window(self._window, len(self.links))
         for link in changed[0]:
             link.close()
+        for link in changed[1]:
+            link.on_due = self._wake
+        self._wake()
 
     def pull(self, question: PullQuestion, on_pulled: OnPulled) -> Any:
         joined = JoinedPull(question, on_pulled, self._gives_up, self._waiting.discard)
@@ -123,7 +124,7 @@ class GroupsSource(Source):
                 link.tell(PULL, acknowledging(scope, part).encode())
 
     def close(self) -> None:
-        self._looking.stop()
+        self._looking.close()
         self._router.close()
 
     def _begin(self, joined: Joined[Any]) -> Joined[Any]:
@@ -156,6 +157,7 @@ class GroupsSource(Source):
         return link.refusing or (link.isolated and any(not other.isolated for other in self.links))
 
     def _changed(self, link: GroupLink, is_back: bool) -> None:
+        self._wake()
         if is_back:
             self._withdraw_all()
         for joined in list(self._waiting):
@@ -165,11 +167,21 @@ class GroupsSource(Source):
         for joined in list(self._waiting):
             joined.withdraw()
 
+    def _wake(self) -> None:
+        if self._looking.wake():
+            self._busy_s = time.monotonic()
+            self._stalls.resume(self._busy_s)
+
     def _look(self) -> None:
         now_s = time.monotonic()
         self._stalls.look(now_s)
+        is_quiet = all(link.is_quiet for link in self.links)
         for link in self.links:
             link.look(now_s, self._stalls)
+        if not is_quiet:
+            self._busy_s = now_s
+        elif now_s - self._busy_s > REST_S:
+            self._looking.rest()
 
 
 def _hash_of(stored_name: bytes) -> int:

@@ -13,7 +13,7 @@ from gevent import socket as gevent_socket
 from common.address import Address
 from common.limited_log import LimitedLog
 from common.limits.queue_limit import LOOK_S
-from common.resting_timer import RestingTimer
+from common.resting_timer import REST_S, RestingTimer
 from common.twins import use_native
 from engine.client.dial import Admits, Hello, admit_all, dial
 from engine.client.durability import LANES
@@ -33,8 +33,6 @@ __all__ = ["NATIVE", "AppendClient", "Destination", "Destinations", "Lane", "Lan
 
 limited = LimitedLog(logging.getLogger("penstock.engine.client"))
 BACKOFF_S_MAX = 1.0
-REST_S = 1.0
-"""Time without messages after which the timers rest. Less stops and starts them between messages that come rarely."""
 
 
 class AppendClient:
