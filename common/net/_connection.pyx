@@ -12,7 +12,7 @@ from common.net._buffer cimport held
 from common.net._frames cimport PROTOCOL_BUFFERED, PROTOCOL_FRAMED, PROTOCOL_LINK, PROTOCOL_UNKNOWN, FrameSocket
 from common.net._framing cimport be32
 from common.net._reactor cimport EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, SCRATCH_BYTES, reactor_of
-from common.net._tls cimport TlsSession
+from common.net._tls_session cimport TlsSession
 
 cdef extern from "<sys/socket.h>" nogil:
     ssize_t recv(int fd, void* buffer, size_t size, int flags)

@@ -3,7 +3,7 @@ from libc.stdint cimport uint64_t
 
 from common.net._buffer cimport Buffer
 from common.net._reactor cimport PolledSocket
-from common.net._tls cimport TlsSession
+from common.net._tls_session cimport TlsSession
 
 
 cdef class OutputSocket(PolledSocket):

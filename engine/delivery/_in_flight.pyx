@@ -7,7 +7,7 @@ from heapq import heappop
 
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 
-from engine.delivery._progress cimport encode_ranges
+from engine.delivery._progress_encoder cimport encode_ranges
 from engine.delivery._range_array cimport RangeArray
 from engine.delivery._range_data cimport RangeData, give_range, is_of, is_waiting
 

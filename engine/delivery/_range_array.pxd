@@ -1,7 +1,7 @@
 # cython: language_level=3
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from engine.delivery._progress cimport Numbers
+from engine.delivery._progress_encoder cimport Numbers
 from engine.delivery._range_data cimport RangeData
 
 

@@ -14,7 +14,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memmove
 
-from engine.delivery._progress cimport Numbers, unzigzag
+from engine.delivery._progress_encoder cimport Numbers, unzigzag
 from engine.delivery._range_data cimport RangeData, is_continued_by
 
 from engine.delivery.progress import COUNTER_BITS, DUE_STEP_BITS, WITHHELD_VERSION, decode

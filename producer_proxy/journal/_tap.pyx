@@ -13,7 +13,7 @@ from engine.client._destination cimport Destination
 from engine.link.constants cimport CODE_OK
 
 from producer_proxy.journal._block cimport BLOCK_HEAD, ENTRY_HEAD, padded
-from producer_proxy.journal._mapped cimport AREA_BYTES, AREA_HEAD
+from producer_proxy.journal._area_map cimport AREA_BYTES, AREA_HEAD
 from producer_proxy.journal._tapped_batch cimport RECORD_SIZE_SIZE, TappedBatch, TappedRun, TappedTopics, key_size, made_batch
 
 cdef enum:

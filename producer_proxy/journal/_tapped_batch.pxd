@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from engine.client._append_request cimport NO_KEY, AppendItem, AppendRequest
 from engine.client._destination cimport Destination
 
-from producer_proxy.journal._mapped cimport AreaMap
+from producer_proxy.journal._area_map cimport AreaMap
 
 
 cdef enum:

@@ -17,7 +17,7 @@ from engine.client._destination cimport Destination
 from engine.link.constants cimport ASSIGNED_ID_SIZE, RECORD_HAS_ID
 
 from producer_proxy.journal._block cimport BLOCK_HEAD, ENTRY_HEAD, begin_block, crc32c_extend, end_block
-from producer_proxy.journal._mapped cimport AREA_BYTES, AREA_HEAD, AreaMap
+from producer_proxy.journal._area_map cimport AREA_BYTES, AREA_HEAD, AreaMap
 from producer_proxy.journal.backlog import packed
 from producer_proxy.targets.base import MessageSlice
 from producer_proxy.targets.dual import DualDestination

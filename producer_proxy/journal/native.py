@@ -17,7 +17,7 @@ all_stored: Any = None
 AreaMap: Any = None
 HAS_TAP = use_native("producer_proxy.journal", "_tap", requires=NATIVE_LANES)
 if HAS_TAP:
-    from producer_proxy.journal._mapped import AreaMap  # type: ignore[no-redef]
+    from producer_proxy.journal._area_map import AreaMap  # type: ignore[no-redef]
     from producer_proxy.journal._tap import DualTap  # type: ignore[no-redef]
     from producer_proxy.journal._tapped_produce import all_stored, encode_produce_of  # type: ignore[no-redef]
 
