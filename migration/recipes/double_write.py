@@ -40,8 +40,8 @@ COURSES: Courses = {
     ),
     "abort": Course(
         (PlanStep.PLANNED, PlanStep.COPYING, *CUTTABLE),
-        ("not_moved", "unpair_fenced", "lift", "divergence", "fence", "fenced_everywhere", "copied", "sent", "quiet",
-         "rebase", "unpair", "unmark"),
+        ("not_moved", "unpair_fenced", "lift", "journals", "divergence", "fence", "fenced_everywhere", "copied", "sent",
+         "quiet", "rebase", "unpair", "unmark"),
         PlanStep.ABORTED, "a new plan", Aim.UNPAIR,
     ),
     UNFENCE: Course(tuple(PlanStep), ("unpair_fenced", "lift"), PlanStep.VERIFIED, "fence again"),

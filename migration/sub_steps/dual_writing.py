@@ -26,14 +26,14 @@ def _one_writer(state: PlanState, facts: Facts, rules: Rules) -> Answer:
 
 
 def _journals(state: PlanState, facts: Facts, rules: Rules) -> Answer:
-    if not facts.unjournaled or JOURNALS in rules.accepted:
+    if not facts.unjournaled or JOURNALS in rules.accepted or _is_abort_of_copies(state, facts):
         return None
     more = f" (and {len(facts.unjournaled) - 1:,} more)" if len(facts.unjournaled) > 1 else ""
     return Refuse(facts.unjournaled[0] + more)
 
 
 def _divergence(state: PlanState, facts: Facts, rules: Rules) -> Answer:
-    if not leaving(state, facts) and state.course == "abort":
+    if _is_abort_of_copies(state, facts):
         return None
     if _is_divergence_accepted(state, rules):
         return None
@@ -48,6 +48,11 @@ def _divergence(state: PlanState, facts: Facts, rules: Rules) -> Answer:
         f"{total:,} messages are on one side only; {worst.messages:,} of {worst.topic} wait in the journal of "
         f"{worst.journal}{first}"
     )
+
+
+def _is_abort_of_copies(state: PlanState, facts: Facts) -> bool:
+    """Whether a plan is given up before proxies have written to both sides."""
+    return state.course == "abort" and not leaving(state, facts)
 
 
 def _is_divergence_accepted(state: PlanState, rules: Rules) -> bool:
@@ -97,7 +102,7 @@ def _paired_everywhere(state: PlanState, facts: Facts, rules: Rules) -> Answer:
 
 
 def _rebase(state: PlanState, facts: Facts, rules: Rules) -> Answer:
-    if _is_divergence_accepted(state, rules):
+    if _is_divergence_accepted(state, rules) or facts.unjournaled:
         return None  # the copy goes on from where it was: it repeats messages, and misses none
     wanted = tuple(
         name for name, each in leaving(state, facts).items()

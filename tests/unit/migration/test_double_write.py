@@ -106,6 +106,17 @@ def test_the_journal_of_a_killed_proxy_holds_the_cut_although_its_report_is_gone
     world.assert_even()
 
 
+def test_the_journal_of_a_killed_proxy_holds_an_abort_which_leaves_the_copy_where_it_was_once_that_is_accepted(world):
+    go(world, "start", "verify")
+    for _ in range(20):
+        world.turn()
+    world.proxies[1].die()
+    with pytest.raises(PlanRefused, match="the journal /journal of producer_proxy@1/host is not at work: start its"):
+        go(world, "abort")
+    go(world, "abort", accepted=("journals",))
+    assert (world.state.step, world.rebased) == (PlanStep.ABORTED, 0)
+
+
 def test_messages_that_wait_in_a_journal_hold_the_cut_and_are_told_with_number_topic_and_first_id(world):
     go(world, "start", "verify")
     world.proxies[0].repairs = False
