@@ -58,7 +58,8 @@ def test_every_page_has_samples_that_are_its_own_but_those_of_stories(console):
 def test_menu_and_palette_have_the_pages_of_a_role(console):
     titles = {role: [each.title for each in menu(role)] for role in Role}
     assert titles[Role.OWNER] == titles[Role.VIEWER] and titles[Role.VIEWER][:2] == ["Overview", "Topics"]
-    assert titles[Role.ADMIN] == [*titles[Role.OPERATOR], "People", "Notices", "Masking"]
+    assert titles[Role.OPERATOR][: len(titles[Role.OWNER])] == titles[Role.OWNER] and "Limits" in titles[Role.OPERATOR]
+    assert titles[Role.ADMIN][: len(titles[Role.OPERATOR])] == titles[Role.OPERATOR] and "People" in titles[Role.ADMIN]
     assert {"Ask for a topic", "Limits"}.isdisjoint(each.title for each in titled_pages(Role.VIEWER))
     for name in ROLE_NAMES:
         browser, role = console.as_role(name), Role[name.upper()]
