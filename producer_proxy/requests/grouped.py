@@ -11,11 +11,10 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-import gevent
-
 from common.clock import Clock
 from common.contract import Code
 from common.reply_token import INSTANCE_AT, reply_key
+from common.resting_timer import RestingTimer
 from common.twins import use_native
 from engine.client.brokers import Broker, Brokers
 from producer_proxy.requests.requests import OpenRequest, RequestAsker
@@ -36,8 +35,7 @@ class GroupedRequests:
     def __init__(self, brokers: Brokers, clock: Clock) -> None:
         self._brokers, self._clock = brokers, clock
         self._made: dict[str, tuple[Broker, OpenRequests]] = {}
-        self._tick = gevent.get_hub().loop.timer(TICK_S, TICK_S)
-        self._ticking = False
+        self._tick = RestingTimer(TICK_S, self._on_tick)
 
     @property
     def waiting(self) -> int:
@@ -91,7 +89,7 @@ class GroupedRequests:
 
     def close(self) -> None:
         """Stop the timer."""
-        self._tick.stop()
+        self._tick.close()
 
     def _of(self, broker: Broker) -> OpenRequests:
         made = self._made.get(broker.name)
@@ -105,25 +103,18 @@ class GroupedRequests:
                 broker.rpc,
                 self._brokers.cluster_key,
                 self._clock,
-                self._wake,
+                self._tick.wake,
                 lambda size: mark + os.urandom(size - MARK_SIZE),
             )
             made = self._made[broker.name] = broker, requests
         return made[1]
-
-    def _wake(self) -> None:
-        # The timer runs only while a request has one, so an idle proxy sleeps.
-        if not self._ticking:
-            self._ticking = True
-            self._tick.start(self._on_tick)
 
     def _on_tick(self) -> None:
         waits = False
         for _, requests in self._made.values():
             waits = requests.on_time() or waits
         if not waits:
-            self._ticking = False
-            self._tick.stop()
+            self._tick.rest()
 
 
 @lru_cache(maxsize=256)

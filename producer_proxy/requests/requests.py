@@ -164,7 +164,7 @@ class OpenRequests:
         rpc: RequestLink,
         cluster_key: bytes,
         clock: Clock,
-        wake: Callable[[], None] = lambda: None,
+        wake: Callable[[], object] = lambda: None,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self._rpc, self._clock, self._wake = rpc, clock, wake
