@@ -115,3 +115,15 @@ def test_an_answer_after_a_rest_is_a_sample_of_the_queue_limit(cluster):
     cluster.brokers["north"].go.set()
     assert sending.get(timeout=10)[0] == [Code.OK]
     assert limit.bound_s == QUEUE_S_MAX  # it knows that this broker takes long
+
+
+def test_a_message_that_is_taken_outside_of_a_loop_turn_counts_from_now(cluster):
+    assert send_to(cluster, "north")[0] == [Code.OK]
+    rest(cluster)
+    lane = cluster.targets.listed[1].append.lanes[0]
+    began, done = time.monotonic(), []
+    cluster.targets.lanes[0].submit(
+        [(cluster.proxy._known.get(b"orders"), cluster.queues_of("north")[0], None, b"\0")], done.append
+    )
+    assert began <= lane.oldest_taken_at <= time.monotonic()
+    wait_until(lambda: done)
