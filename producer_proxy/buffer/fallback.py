@@ -164,7 +164,13 @@ class FallbackBuffer:
                     raise uncertain or error from None  # one store may have them: "not stored" would be untrue
 
     def _chain_or_backlog(self, topic: str) -> list[BufferStore]:
-        return self._chain(topic) or [store for store in self.stores.values() if topic in store.ordering_keys.topics()]
+        """The stores of the topic's policy, and those with entries of it: all of them where it is off, else the later ones.
+
+        A key that has entries in a later store, of an earlier policy, goes there: an earlier store is drained first.
+        """
+        chain, order = self._chain(topic), list(self.stores.values())
+        later = order[order.index(chain[-1]) + 1 :] if chain else order
+        return chain + [store for store in later if topic in store.ordering_keys.topics()]
 
     def _chain(self, topic: str) -> list[BufferStore]:
         policy = self._policy_of(topic) or "off"

@@ -139,6 +139,19 @@ def test_a_chain_whose_first_store_may_have_the_message_never_says_not_stored():
     assert buffer.put([entry(1)]) == [203]
 
 
+def test_a_key_with_entries_in_a_later_store_goes_there_after_its_topics_policy_has_changed(store):
+    stores = {"redis": store, "disk": BufferMemoryStore(RoomLimits(), lambda: NOW_MS)}
+    policy = "disk"
+    buffer = FallbackBuffer(stores, lambda topic: policy)
+    assert buffer.put([entry(1, key=b"a")]) == [Code.BUFFERED]
+    policy = "redis"
+    assert buffer.put([entry(2, key=b"a")]) == [Code.BUFFERED]
+    assert [stores[name].room.entries for name in ("redis", "disk")] == [0, 2]
+    assert buffer.put([entry(3, key=b"b")]) == [Code.BUFFERED]
+    assert [stores[name].room.entries for name in ("redis", "disk")] == [1, 2]
+    assert buffer.held_by_others(stores["disk"]) == {"orders"}
+
+
 @pytest.fixture
 def noted(client, tmp_path):
     """A proxy that had one entry in Redis starts again, without an answer of Redis; (switch, its stores, topics told)."""
