@@ -162,6 +162,10 @@ class Env(ABC):
         """(bytes used, bytes free for this process) of the file system that holds `path`."""
 
     @abstractmethod
+    def watch_directory(self, path: str) -> Callable[[], bool]:
+        """Returns a question: whether the path still leads to the directory that it leads to now. It holds a descriptor."""
+
+    @abstractmethod
     def lock(self, path: str) -> Callable[[], None]:
         """Take an exclusive lock that ends with the process; returns its release.
 

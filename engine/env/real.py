@@ -196,6 +196,17 @@ class RealEnv(Env):
         # As df counts: space reserved for root is neither used nor free.
         return (found.f_blocks - found.f_bfree) * found.f_frsize, found.f_bavail * found.f_frsize
 
+    def watch_directory(self, path: str) -> Callable[[], bool]:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)  # its inode number is not given away meanwhile
+
+        def is_there() -> bool:
+            try:
+                return os.path.samestat(os.stat(path), os.fstat(fd))
+            except FileNotFoundError:
+                return False
+
+        return is_there
+
     def lock(self, path: str) -> Callable[[], None]:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:

@@ -300,6 +300,9 @@ class SimulatedEnv(Env):
         self.ask("disk", path)
         return self.disk_used, self.disk_free
 
+    def watch_directory(self, path: str) -> Callable[[], bool]:
+        return lambda: True
+
     def lock(self, path: str) -> Callable[[], None]:
         if path in self._locks:
             raise LockedError(f"{path}: held by another engine")

@@ -21,12 +21,18 @@ class DiskLevel(IntEnum):
 
 
 class DiskWatch:
-    """Watches the file system that holds the log. `check()` is one statvfs."""
+    """Watches the file system and the directory that hold the log. `check()` is three system calls.
+
+    Attributes:
+        is_gone: the directory was removed, moved or replaced: what is appended would not be found by the next start.
+    """
 
     def __init__(self, env: Env, directory: str, config: LogConfig) -> None:
         self._env, self._directory = env, directory
         self._percents = (config.disk_warn_percent, config.disk_delete_percent, config.disk_refuse_percent)
         self._reserves = (0, 2 * config.disk_reserve_bytes, config.disk_reserve_bytes)
+        self._is_there = env.watch_directory(directory)
+        self.is_gone = False
         self.level = DiskLevel.FINE
         self.is_known = False
         """Whether the disk was measured since the start."""
@@ -45,12 +51,20 @@ class DiskWatch:
         """For /readyz: True, or a sentence."""
         if not self.is_known:
             return "the disk was not measured yet"
+        if self.is_gone:
+            return f"sends are refused: {self._missing}"
         return self.level < DiskLevel.REFUSE or f"disk full: sends are refused: {self.sentence}"
 
     @property
     def refusal(self) -> str:
         """What a sender is told while appends are refused."""
+        if self.is_gone:
+            return f"disk error: {self._missing}; nothing was stored"
         return f"disk full: {self.sentence}; nothing was stored"
+
+    @property
+    def _missing(self) -> str:
+        return f"{self._directory} was removed, moved or replaced: put it back, or stop the engine"
 
     @property
     def percent(self) -> float:
@@ -59,6 +73,11 @@ class DiskWatch:
 
     def check(self) -> DiskLevel:
         """Measure again, log a change of level, and return it. The level stays when the disk cannot be measured."""
+        was_gone, self.is_gone = self.is_gone, not self._is_there()
+        if self.is_gone:
+            if not was_gone:
+                logger.error("disk=%s: %s", self._directory, self.health)
+            return self.level
         try:
             self.used, self.free = self._env.disk(self._directory)
         except OSError as error:

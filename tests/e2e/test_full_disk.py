@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import urllib.error
 import urllib.request
@@ -75,6 +76,33 @@ def test_an_engine_on_a_full_disk_says_so_administers_and_accepts_sends_again_wh
     (small_disk / "ballast").unlink()
     until(lambda: readiness(engine)[0] == 200, "room again", 10)
     assert store(link, orders, [b"two\0"]) == 1
+
+
+@pytest.mark.parametrize("change", ["moved", "replaced"])
+def test_an_engine_whose_directory_goes_away_refuses_sends_until_it_is_put_back(tmp_path, change):
+    engine = EngineProcess(tmp_path / "engine")
+    try:
+        link = engine.link()
+        orders = topic(link)
+        store(link, orders, [b"one\0"])
+        (tmp_path / "engine").rename(tmp_path / "elsewhere")
+        if change == "replaced":
+            shutil.copytree(tmp_path / "elsewhere", tmp_path / "engine", ignore=shutil.ignore_patterns("*.sock"))
+        until(lambda: readiness(engine)[0] == 503, "a readiness that knows", 10)
+        assert "was removed, moved or replaced" in readiness(engine)[1]["disk"]
+        code, sentence = link.ask(raw.APPEND, raw.append(raw.FSYNC, raw.batch(orders, 0, [b"refused\0"])))
+        assert (
+            code == DISK_FULL
+            and b"was removed, moved or replaced: put it back" in sentence
+            and b"nothing was stored" in sentence
+        )
+        if change == "replaced":
+            shutil.rmtree(tmp_path / "engine")
+        (tmp_path / "elsewhere").rename(tmp_path / "engine")
+        until(lambda: readiness(engine)[0] == 200, "the directory again", 10)
+        assert store(link, orders, [b"two\0"]) == 1
+    finally:
+        engine.end()
 
 
 def fill(folder) -> None:

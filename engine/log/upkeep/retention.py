@@ -150,7 +150,7 @@ class Retainer:
         self._roller.retry(self._appender.epoch, self.disk.free)
         # What is left of the last segment is for relocation, progress and topics.
         full = self._stuck or self._roller.fault
-        if level >= DiskLevel.REFUSE:
+        if level >= DiskLevel.REFUSE or self.disk.is_gone:
             self._refusal.refuse(self.disk.refusal)
         elif full:
             self._refusal.refuse(f"disk full: {full}; nothing was stored")
