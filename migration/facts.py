@@ -114,6 +114,11 @@ class TopicFacts:
         return behind(self.copied_in, self.stable_ends or self.kafka_ends)
 
     @property
+    def losses_of_home(self) -> tuple[str, ...]:
+        """The standstills that matter where the topic is: at home in the engine, what Kafka has lost are copies."""
+        return self.standstills if self.home != IN_ENGINE else tuple(filter(None, [self.foreign]))
+
+    @property
     def standstills(self) -> tuple[str, ...]:
         """Why the copy from Kafka cannot go on by itself, one sentence each."""
         return (self.foreign,) if self.foreign else tuple(self.losses.values())

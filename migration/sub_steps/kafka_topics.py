@@ -31,10 +31,10 @@ def standstill(topics: Mapping[str, TopicFacts], facts: Facts, rules: Rules) -> 
 def _sentences(topic: TopicFacts, rules: Rules) -> tuple[str, ...]:
     """Of a topic whose home is the engine, what was lost for the copy from Kafka is a matter of the gate `late`."""
     if topic.home != IN_ENGINE:
-        return topic.standstills
-    if not topic.foreign or SOURCE in rules.accepted:
+        return topic.losses_of_home
+    if SOURCE in rules.accepted:
         return ()
-    return (f"{topic.foreign}: use --accept {SOURCE} to go on without it",)
+    return tuple(f"{each}: use --accept {SOURCE} to go on without it" for each in topic.losses_of_home)
 
 
 def open_transaction(topics: Mapping[str, TopicFacts]) -> str:

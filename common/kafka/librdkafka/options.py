@@ -71,7 +71,8 @@ class LastErrors:
         if self.login:
             return LoginRefused(f"{name}: {self.login}")
         timeout_s = connection.connect_timeout_s
-        return ClusterUnreachable(f"{name}: no broker answered at {where} within {timeout_s:g} s: {self.any}")
+        why = self.any or "none of them told why"
+        return ClusterUnreachable(f"{name}: no broker answered at {where} within {timeout_s:g} s: {why}")
 
 
 def opened(

@@ -124,7 +124,7 @@ def _opening_fault(connection: KafkaConnection, causes: Sequence[BaseException],
             f"{name}: {where} ended the login as {connection.user}: wrong user or password, or no listener for SASL"
         )
     timeout_s = connection.connect_timeout_s
-    why = causes[-1] if causes else fault
+    why = str(causes[-1] if causes else fault) or "none of them told why"
     return ClusterUnreachable(f"{name}: no broker answered at {where} within {timeout_s:g} s: {why}")
 
 

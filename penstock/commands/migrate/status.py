@@ -162,7 +162,7 @@ def _topic_row(name: str, topic: TopicFacts) -> dict[str, Any]:
         "engine_got": sum(engine for _, engine in topic.written) if topic.written else None,
         "open_transactions": sum(end - first for _, first, end in topic.open_transactions), "behind_out": topic.behind_out,
         "notes": [
-            *topic.standstills, *filter(None, [topic.tail, topic.shape]), *topic.faults, *late,
+            *topic.losses_of_home, *filter(None, [topic.tail, topic.shape]), *topic.faults, *late,
             *(_group_sentence(each, topic) for each in topic.groups),
         ],
     }  # fmt: skip

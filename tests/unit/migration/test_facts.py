@@ -3,7 +3,7 @@
 import pytest
 
 from engine.client import copied
-from migration.facts import IN_ENGINE, TopicFacts
+from migration.facts import IN_ENGINE, IN_KAFKA, TopicFacts
 from tests.unit.migration.reconcile.test_comparison import QUEUE, BothSides, engine  # noqa: F401
 
 
@@ -38,3 +38,10 @@ def test_a_record_that_was_copied_after_the_cut_is_told(both):
     both.add(1, first=2)
     both.copy()
     assert facts(both, (2,)).late_queues == [0]
+
+
+def test_what_kafka_has_lost_matters_while_the_home_is_there_and_another_topic_always():
+    lost, other = {0: "up to 8 records are lost"}, "it was made again"
+    assert TopicFacts(home=IN_KAFKA, losses=lost).losses_of_home == ("up to 8 records are lost",)
+    assert TopicFacts(home=IN_ENGINE, losses=lost).losses_of_home == ()
+    assert TopicFacts(home=IN_ENGINE, losses=lost, foreign=other).losses_of_home == (other,)
