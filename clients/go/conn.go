@@ -18,8 +18,10 @@ type conn struct {
 	usedAt    time.Time
 }
 
-func dial(endpoint string, c Config) (*conn, error) {
-	config := &thrift.TConfiguration{ConnectTimeout: c.ConnectTimeout, SocketTimeout: c.CallTimeout, TLSConfig: c.TLS}
+// dial connects, with the TLS handshake, by the deadline.
+func dial(endpoint string, c Config, deadline time.Time) (*conn, error) {
+	timeout := max(time.Millisecond, min(c.ConnectTimeout, time.Until(deadline))) // 0 would be none
+	config := &thrift.TConfiguration{ConnectTimeout: timeout, SocketTimeout: c.CallTimeout, TLSConfig: c.TLS}
 	var socket thrift.TTransport
 	if c.TLS != nil {
 		socket = thrift.NewTSSLSocketConf(endpoint, config)
@@ -42,7 +44,7 @@ func dial(endpoint string, c Config) (*conn, error) {
 
 // call runs fn on this connection. The timeout is for each read and write; a cancelled context closes the connection.
 func (c *conn) call(ctx context.Context, timeout time.Duration, fn func(thrift.TClient) error) error {
-	c.config.SocketTimeout = timeout
+	c.config.SocketTimeout = max(time.Millisecond, timeout)
 	finished, watching := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(watching)

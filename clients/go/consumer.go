@@ -104,7 +104,7 @@ func (c *Consumer) pull(
 		if err := sleepUntil(ctx, start); err != nil {
 			return nil, err
 		}
-		sent, answer, endpoint, err := c.attempt(ctx, maxMessages, wait, held, stay)
+		sent, answer, endpoint, err := c.attempt(ctx, maxMessages, wait, deadline, held, stay)
 		var failure *callFailed
 		if errors.As(err, &failure) && ctx.Err() == nil {
 			refusal = &Error{Code: Unavailable, Reason: failure.Error()}
@@ -225,7 +225,7 @@ func newAck(d *Delivery, verdict contract.Verdict, delay time.Duration, reason s
 }
 
 func (c *Consumer) attempt(
-	ctx context.Context, maxMessages int, wait time.Duration, held *heldLeases, stay *endpoint,
+	ctx context.Context, maxMessages int, wait time.Duration, deadline time.Time, held *heldLeases, stay *endpoint,
 ) (sent sentAcks, answer *contract.PullResponse, at *endpoint, err error) {
 	sent = sentAcks{at: time.Now()}
 	c.mu.Lock()
@@ -238,6 +238,7 @@ func (c *Consumer) attempt(
 		}
 	}
 	c.mu.Unlock()
+	wait = max(0, min(wait, deadline.Sub(sent.at)))
 	count, none := int32(maxMessages), int32(0)
 	ask := &contract.PullRequest{
 		Credential: c.mint.credential(time.Now()), Group: c.config.Group, Topics: c.config.Topics,
@@ -247,9 +248,10 @@ func (c *Consumer) attempt(
 		ask.InvisibleMs = millis(c.config.Invisible)
 	}
 	at, err = c.pool.do(ctx, request{
-		size:    len(given) * ackBytes,
-		timeout: wait + pullMargin,
-		stay:    stay,
+		size:     len(given) * ackBytes,
+		timeout:  wait + pullMargin,
+		deadline: deadline,
+		stay:     stay,
 		call: func(client thrift.TClient) (err error) {
 			answer, err = contract.NewConsumerClient(client).Pull(ctx, ask)
 			return err

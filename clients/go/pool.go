@@ -14,6 +14,9 @@ import (
 // preceded by a small one.
 const untrustedCallBytesMax = 48 << 10
 
+// A proxy answers by the call's timeout, which may be the deadline; its answer needs a moment to come back.
+const answerMargin = 500 * time.Millisecond
+
 type endpoint struct {
 	address    string
 	idle       []*conn
@@ -58,12 +61,19 @@ func (p *pool) usableAt() time.Time {
 }
 
 // request is one attempt: what to call, about how many bytes it takes, and an empty call with the same credential that
-// goes ahead when that is too much for a new connection.
+// goes ahead when that is too much for a new connection. A connection is made by the deadline, and the answer is here
+// answerMargin later.
 type request struct {
 	call, hello func(thrift.TClient) error
 	size        int
-	timeout     time.Duration
+	timeout     time.Duration // for an answer
+	deadline    time.Time
 	stay        *endpoint // the proxy to use unless it is set aside; nil: the next one
+}
+
+// left is the time for an answer from now on.
+func (r request) left() time.Duration {
+	return min(r.timeout, time.Until(r.deadline.Add(answerMargin)))
 }
 
 // do makes one attempt at the next usable proxy. Errors are *callFailed (the proxy has been set aside), *Error (it does
@@ -79,14 +89,18 @@ func (p *pool) do(ctx context.Context, r request) (at *endpoint, err error) {
 	}
 	sent := false
 	if c == nil {
-		c, err = dial(e.address, p.config)
+		deadline := r.deadline
+		if asked, ok := ctx.Deadline(); ok && asked.Before(deadline) {
+			deadline = asked
+		}
+		c, err = dial(e.address, p.config, deadline)
 	}
 	if err == nil && r.size > untrustedCallBytesMax && !c.trusted {
-		err = c.call(ctx, r.timeout, r.hello)
+		err = c.call(ctx, r.left(), r.hello)
 	}
 	if err == nil {
 		sent = true
-		err = c.call(ctx, r.timeout, r.call)
+		err = c.call(ctx, r.left(), r.call)
 	}
 	if err == nil {
 		p.giveBack(e, c)
@@ -186,6 +200,20 @@ func sleepUntil(ctx context.Context, at time.Time) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+func min(a, b time.Duration) time.Duration {
+	if a < b {
+		return a
+	}
+	return b
+}
+
+func max(a, b time.Duration) time.Duration {
+	if a > b {
+		return a
+	}
+	return b
 }
 
 func latest(times ...time.Time) time.Time {

@@ -14,8 +14,7 @@ import (
 
 const (
 	callMessagesMax = 1000
-	callBytesMax    = 8_000_000              // well under Thrift's frame limit of 16,384,000
-	sendMargin      = 500 * time.Millisecond // a proxy answers by the call's timeout; its answer needs a moment to come back
+	callBytesMax    = 8_000_000 // well under Thrift's frame limit of 16,384,000
 )
 
 // Durability asks for more or less than the topic's default.
@@ -189,7 +188,7 @@ func (p *Producer) attempt(
 			p.retried.Add(1)
 		}
 	}
-	answer, endpoint, err := p.send(ctx, ask, size, timeout+sendMargin, stay)
+	answer, endpoint, err := p.send(ctx, ask, size, timeout+answerMargin, deadline, stay)
 	var failure *callFailed
 	if errors.As(err, &failure) {
 		for _, i := range indexes {
@@ -220,12 +219,13 @@ func (p *Producer) attempt(
 }
 
 func (p *Producer) send(
-	ctx context.Context, ask *contract.SendRequest, size int, timeout time.Duration, stay *endpoint,
+	ctx context.Context, ask *contract.SendRequest, size int, timeout time.Duration, deadline time.Time, stay *endpoint,
 ) (answer *contract.SendResponse, at *endpoint, err error) {
 	at, err = p.pool.do(ctx, request{
-		size:    size,
-		timeout: timeout,
-		stay:    stay,
+		size:     size,
+		timeout:  timeout,
+		deadline: deadline,
+		stay:     stay,
 		call: func(client thrift.TClient) (err error) {
 			answer, err = contract.NewProducerClient(client).Send(ctx, ask)
 			if err == nil && len(answer.Results) != len(ask.Messages) {
@@ -255,11 +255,4 @@ func oneCall(messages []*Message, due []int) ([]int, int) {
 		size += more
 	}
 	return due, size
-}
-
-func max(a, b time.Duration) time.Duration {
-	if a > b {
-		return a
-	}
-	return b
 }

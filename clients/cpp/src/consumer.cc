@@ -40,11 +40,11 @@ bool Consumer::Impl::Pull(
     Sent sent;
     PullRequest request = Request(held, sent);
     request.__set_max_messages(max_messages);
-    request.__set_wait_ms(Count(wait));
+    request.__set_wait_ms(std::max(0, Count(std::min(wait, std::chrono::floor<Milliseconds>(deadline - sent.at)))));
     response = PullResponse();
     std::size_t proxy;
     try {
-      proxy = Call(request, wait, std::exchange(stay, std::nullopt), response);
+      proxy = Call(request, deadline, std::exchange(stay, std::nullopt), response);
     } catch (const CallFailed& failure) {
       refusal = PullError(Code::UNAVAILABLE, failure.what());
       continue;
@@ -102,10 +102,11 @@ PullRequest Consumer::Impl::Request(HeldLeases* held, Sent& sent) {
 }
 
 std::size_t Consumer::Impl::Call(
-    const PullRequest& request, Milliseconds wait, std::optional<std::size_t> stay, PullResponse& response) {
+    const PullRequest& request, Clock::time_point deadline, std::optional<std::size_t> stay, PullResponse& response) {
   Pool::Attempt attempt;
   attempt.size_bytes = request.acks.size() * kAckBytes;
-  attempt.timeout = wait + kSocketMargin;
+  attempt.timeout = Milliseconds(request.wait_ms) + kSocketMargin;
+  attempt.deadline = deadline;
   attempt.stay = stay;
   attempt.call = [&](const ProtocolPtr& protocol) { ConsumerClient(protocol).pull(response, request); };
   attempt.hello = [&](const ProtocolPtr& protocol) {

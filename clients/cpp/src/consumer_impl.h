@@ -49,7 +49,7 @@ class Consumer::Impl {
       int max_messages, Milliseconds wait, HeldLeases* held, const std::function<bool()>& stop, PullResponse& response);
   PullRequest Request(HeldLeases* held, Sent& sent);
   std::size_t Call(
-      const PullRequest& request, Milliseconds wait, std::optional<std::size_t> stay, PullResponse& response);
+      const PullRequest& request, Clock::time_point deadline, std::optional<std::size_t> stay, PullResponse& response);
   void Settle(const Sent& sent, HeldLeases* held, const PullResponse& response);
   void Queue(Ack ack);
   void TellTopics(Topics unserved);

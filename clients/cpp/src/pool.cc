@@ -24,6 +24,11 @@ using apache::thrift::transport::TTransport;
 constexpr std::size_t kUntrustedCallBytesMax = 48 * 1024;
 constexpr uint32_t kBufferBytes = 64 * 1024;
 
+// At least 1: to a socket 0 is no limit.
+int TimeoutMs(Clock::duration timeout) {
+  return std::max(1, static_cast<int>(std::chrono::ceil<Milliseconds>(timeout).count()));
+}
+
 }  // namespace
 
 Pool::Pool(std::string method, std::vector<Endpoint> endpoints, Options options)
@@ -67,10 +72,10 @@ void Pool::CallAt(std::size_t proxy, const std::string& at, const Attempt& attem
   ConnectionPtr connection = TakeIdle(proxy);
   bool sent = false;
   try {
-    if (!connection) connection = Connect(endpoint);
-    if (attempt.size_bytes > kUntrustedCallBytesMax && !connection->trusted) Run(*connection, attempt.hello, attempt.timeout);
+    if (!connection) connection = Connect(endpoint, attempt.deadline);
+    if (attempt.size_bytes > kUntrustedCallBytesMax && !connection->trusted) Run(*connection, attempt.hello, attempt);
     sent = true;
-    Run(*connection, attempt.call, attempt.timeout);
+    Run(*connection, attempt.call, attempt);
   } catch (const TApplicationException& error) {
     if (error.getType() != TApplicationException::INTERNAL_ERROR) throw ContractError(at + error.what());
     SetAside(proxy);
@@ -124,11 +129,11 @@ Pool::ConnectionPtr Pool::TakeIdle(std::size_t proxy) {
   return nullptr;
 }
 
-Pool::ConnectionPtr Pool::Connect(const Endpoint& endpoint) const {
+Pool::ConnectionPtr Pool::Connect(const Endpoint& endpoint, Clock::time_point deadline) const {
+  const auto until = std::min(deadline, Clock::now() + options_.connect_timeout);
   auto connection = std::make_unique<Connection>();
   connection->socket = MakeSocket(endpoint, options_);
-  connection->socket->setConnTimeout(static_cast<int>(options_.connect_timeout.count()));
-  connection->socket->setRecvTimeout(static_cast<int>(options_.call_timeout.count()));
+  connection->socket->setConnTimeout(TimeoutMs(until - Clock::now()));
   connection->socket->setNoDelay(true);
   std::shared_ptr<TTransport> transport;
   if (options_.framed)
@@ -136,7 +141,11 @@ Pool::ConnectionPtr Pool::Connect(const Endpoint& endpoint) const {
   else
     transport = std::make_shared<TBufferedTransport>(connection->socket, kBufferBytes);
   transport->open();
-  if (options_.tls) connection->socket->write(nullptr, 0);  // the handshake: what it refuses was not sent
+  if (options_.tls) {
+    connection->socket->setSendTimeout(TimeoutMs(until - Clock::now()));
+    connection->socket->setRecvTimeout(TimeoutMs(until - Clock::now()));
+    connection->socket->write(nullptr, 0);  // the handshake: what it refuses was not sent
+  }
   connection->protocol = std::make_shared<TBinaryProtocol>(transport);
   return connection;
 }
@@ -148,8 +157,10 @@ void Pool::GiveBack(std::size_t proxy, ConnectionPtr connection) {
   if (idle.size() < options_.idle_connections_max) idle.push_back(std::move(connection));
 }
 
-void Pool::Run(Connection& connection, const std::function<void(const ProtocolPtr&)>& call, Clock::duration timeout) const {
-  const int timeout_ms = static_cast<int>(std::chrono::ceil<Milliseconds>(timeout).count());
+void Pool::Run(
+    Connection& connection, const std::function<void(const ProtocolPtr&)>& call, const Attempt& attempt) const {
+  const Clock::duration left = attempt.deadline + kAnswerMargin - Clock::now();
+  const int timeout_ms = TimeoutMs(std::min(attempt.timeout, left));
   connection.socket->setSendTimeout(timeout_ms);
   connection.socket->setRecvTimeout(timeout_ms);
   call(connection.protocol);

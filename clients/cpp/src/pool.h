@@ -23,6 +23,9 @@ struct CallFailed : std::runtime_error {
   bool sent;
 };
 
+/// A proxy answers by the call's timeout, which may be the deadline; its answer needs a moment to come back.
+constexpr Milliseconds kAnswerMargin{500};
+
 /// One socket with one call at a time. After any failure it must be closed: a late answer would go to the next call.
 struct Connection {
   std::shared_ptr<apache::thrift::transport::TSocket> socket;
@@ -36,12 +39,14 @@ struct Connection {
 class Pool {
  public:
   /// One attempt. `call` and `hello` run on a connection's protocol; `hello` is an empty call with the same credential,
-  /// which goes ahead when `size_bytes` is too much for a new connection.
+  /// which goes ahead when `size_bytes` is too much for a new connection. A connection is made by the deadline, and the
+  /// answer is here kAnswerMargin later.
   struct Attempt {
     std::function<void(const ProtocolPtr&)> call;
     std::function<void(const ProtocolPtr&)> hello;
     std::size_t size_bytes;
-    Clock::duration timeout;
+    Clock::duration timeout;  // for an answer
+    Clock::time_point deadline;
     std::optional<std::size_t> stay;  // the proxy to use unless it is set aside
   };
 
@@ -72,9 +77,9 @@ class Pool {
   void CallAt(std::size_t proxy, const std::string& at, const Attempt& attempt);
   std::size_t Choose(std::optional<std::size_t> stay);
   ConnectionPtr TakeIdle(std::size_t proxy);
-  ConnectionPtr Connect(const Endpoint& endpoint) const;
+  ConnectionPtr Connect(const Endpoint& endpoint, Clock::time_point deadline) const;
   void GiveBack(std::size_t proxy, ConnectionPtr connection);
-  void Run(Connection& connection, const std::function<void(const ProtocolPtr&)>& call, Clock::duration timeout) const;
+  void Run(Connection& connection, const std::function<void(const ProtocolPtr&)>& call, const Attempt& attempt) const;
 
   const std::string method_;
   const Options options_;

@@ -13,8 +13,6 @@
 namespace penstock::client {
 namespace {
 
-constexpr Milliseconds kSocketMargin{500};  // a proxy answers by the call's timeout; its answer needs a moment to come back
-
 std::string NewId() {
   std::string raw;
   for (int half = 0; half < 2; half++) {
@@ -40,8 +38,8 @@ class Producer::Impl {
       SendPlan& plan, std::vector<Message>& messages, const How& how, Clock::time_point deadline,
       std::optional<std::size_t>& stay);
   std::size_t Call(
-      const SendRequest& request, std::size_t size, Clock::duration timeout, std::optional<std::size_t> stay,
-      SendResponse& response);
+      const SendRequest& request, std::size_t size, Clock::duration timeout, Clock::time_point deadline,
+      std::optional<std::size_t> stay, SendResponse& response);
 
   const Options options_;
   Pool pool_;
@@ -101,7 +99,7 @@ void Producer::Impl::Attempt(
   SendResponse response;
   std::size_t proxy;
   try {
-    proxy = Call(request, size, std::max(timeout, wait) + kSocketMargin, stay, response);
+    proxy = Call(request, size, std::max(timeout, wait) + kAnswerMargin, deadline, stay, response);
   } catch (const CallFailed& failure) {
     take_back();
     stay.reset();
@@ -124,11 +122,12 @@ void Producer::Impl::Attempt(
 }
 
 std::size_t Producer::Impl::Call(
-    const SendRequest& request, std::size_t size, Clock::duration timeout, std::optional<std::size_t> stay,
-    SendResponse& response) {
+    const SendRequest& request, std::size_t size, Clock::duration timeout, Clock::time_point deadline,
+    std::optional<std::size_t> stay, SendResponse& response) {
   Pool::Attempt attempt;
   attempt.size_bytes = size;
   attempt.timeout = timeout;
+  attempt.deadline = deadline;
   attempt.stay = stay;
   attempt.call = [&](const ProtocolPtr& protocol) {
     ProducerClient(protocol).send(response, request);

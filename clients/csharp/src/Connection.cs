@@ -30,12 +30,13 @@ namespace Penstock.Client
         internal double UsedAtMs { get; private set; } = PenstockOptions.NowMs;
 
         internal static async Task<Connection<C>> OpenAsync(string host, int port, Func<TProtocol, C> service,
-            PenstockOptions options, CancellationToken cancellation)
+            PenstockOptions options, double deadlineMs, CancellationToken cancellation)
         {
+            double timeoutMs = Math.Min(options.ConnectTimeout.TotalMilliseconds, deadlineMs - PenstockOptions.NowMs);
             var socket = new TcpClient { NoDelay = true };
             try
             {
-                return await WithinAsync(options.ConnectTimeout.TotalMilliseconds, cancellation, async limit =>
+                return await WithinAsync(timeoutMs, cancellation, async limit =>
                 {
                     using var closing = limit.Register(socket.Dispose); // connecting takes no token
                     await socket.ConnectAsync(host, port);
@@ -81,7 +82,7 @@ namespace Penstock.Client
             Func<CancellationToken, Task<A>> work)
         {
             using var limit = CancellationTokenSource.CreateLinkedTokenSource(cancellation);
-            limit.CancelAfter(TimeSpan.FromMilliseconds(ms));
+            limit.CancelAfter(TimeSpan.FromMilliseconds(Math.Max(1, ms)));
             try
             {
                 return await work(limit.Token);

@@ -227,7 +227,8 @@ namespace Penstock.Client
                 Endpoint endpoint;
                 try
                 {
-                    (response, endpoint) = await AttemptAsync(maxMessages, waitMs, held, stay, cancellation);
+                    (response, endpoint) = await AttemptAsync(
+                        maxMessages, waitMs, deadlineMs, held, stay, cancellation);
                 }
                 catch (CallFailed failure)
                 {
@@ -264,7 +265,7 @@ namespace Penstock.Client
         }
 
         private async Task<(PullResponse Answer, Endpoint Endpoint)> AttemptAsync(int maxMessages,
-            double waitMs, HeldLeases? held, Endpoint? stay, CancellationToken cancellation)
+            double waitMs, double deadlineMs, HeldLeases? held, Endpoint? stay, CancellationToken cancellation)
         {
             double sentAtMs = PenstockOptions.NowMs;
             List<Ack> given;
@@ -281,7 +282,7 @@ namespace Penstock.Client
                 }
             }
             PullRequest request = Request(maxMessages);
-            request.WaitMs = (int)waitMs;
+            request.WaitMs = (int)Math.Max(0, Math.Min(waitMs, deadlineMs - sentAtMs));
             request.Acks = given;
             if (LeaseMs > 0)
             {
@@ -291,7 +292,7 @@ namespace Penstock.Client
             (PullResponse response, Endpoint endpoint) = await pool.CallAsync("pull",
                 (client, limit) => client.pullAsync(request, limit),
                 (client, limit) => client.pullAsync(hello, limit),
-                given.Count * AckBytes, waitMs + SocketMarginMs, stay, cancellation);
+                given.Count * AckBytes, request.WaitMs + SocketMarginMs, deadlineMs, stay, cancellation);
             lock (Gate)
             {
                 acks.Settle(sent, response);

@@ -16,7 +16,6 @@ namespace Penstock.Client
     {
         internal const int CallMessagesMax = 1_000;
         internal const long CallBytesMax = 8_000_000; // well under Thrift's frame limit of 16,384,000
-        private const double SocketMarginMs = 500; // a proxy answers by the call's timeout; the way back takes time
 
         private readonly PenstockOptions options;
         private readonly Pool<Producer.Client> pool;
@@ -128,8 +127,7 @@ namespace Penstock.Client
                 {
                     request.ReplyWaitMs = (int)Math.Max(1, Math.Min(replyWaitMs, deadlineMs - now));
                 }
-                double attemptMs = Math.Max(request.TimeoutMs, request.ReplyWaitMs) + SocketMarginMs;
-                stay = await AttemptAsync(SendEntry.Due(open, now), request, attemptMs, stay, chance, cancellation);
+                stay = await AttemptAsync(SendEntry.Due(open, now), request, deadlineMs, stay, chance, cancellation);
                 open.RemoveAll(each => each.IsSettled);
             }
             List<SendOutcome> outcomes = entries.ConvertAll(each => each.Outcome());
@@ -140,7 +138,7 @@ namespace Penstock.Client
         /// <summary>One call of the due messages that fit. Returns the proxy that has promised a slot at its rate
         /// limit, or null.</summary>
         private async Task<Endpoint?> AttemptAsync(List<SendEntry> due, SendRequest request,
-            double attemptMs, Endpoint? stay, double chance, CancellationToken cancellation)
+            double deadlineMs, Endpoint? stay, double chance, CancellationToken cancellation)
         {
             long size = 0;
             var sending = new List<SendEntry>();
@@ -156,11 +154,12 @@ namespace Penstock.Client
             }
             Interlocked.Add(ref retried, sending.Count(each => each.Attempts > 0));
             var hello = new SendRequest(request.Credential, new List<Message>());
+            double timeoutMs = Math.Max(request.TimeoutMs, request.ReplyWaitMs) + Pool<Producer.Client>.AnswerMarginMs;
             try
             {
                 (SendResponse response, Endpoint endpoint) = await pool.CallAsync("send",
                     (client, limit) => client.sendAsync(request, limit),
-                    (client, limit) => client.sendAsync(hello, limit), size, attemptMs, stay, cancellation);
+                    (client, limit) => client.sendAsync(hello, limit), size, timeoutMs, deadlineMs, stay, cancellation);
                 if (response.Results.Count != sending.Count)
                 {
                     throw new CallFailed($"{endpoint}: the answer has another number of results", null, true);

@@ -17,6 +17,9 @@ namespace Penstock.Client
         // is preceded by a small one.
         private const long UntrustedCallBytesMax = 48 * 1024;
 
+        // A proxy answers by the call's timeout, which may be the deadline; its answer needs a moment to come back.
+        internal const double AnswerMarginMs = 500;
+
         private readonly List<Endpoint> endpoints;
         private readonly Func<TProtocol, C> service;
         private readonly PenstockOptions options;
@@ -51,28 +54,32 @@ namespace Penstock.Client
         /// <summary>One attempt at the next usable proxy: its answer and which it was.</summary>
         /// <param name="hello">an empty request, sent ahead when <c>sizeBytes</c> are too much for a new
         /// connection</param>
+        /// <param name="timeoutMs">for an answer</param>
+        /// <param name="deadlineMs">the time by which a connection is made, and AnswerMarginMs later the answer is
+        /// here</param>
         /// <param name="stay">the proxy to use unless it is set aside; null: any</param>
         /// <exception cref="CallFailed">no answer; the proxy has been set aside</exception>
         /// <exception cref="ContractException">the other end answered that it does not serve such calls</exception>
         internal async Task<(A Answer, Endpoint Endpoint)> CallAsync<A>(string method,
             Func<C, CancellationToken, Task<A>> call, Func<C, CancellationToken, Task<A>> hello, long sizeBytes,
-            double timeoutMs, Endpoint? stay, CancellationToken cancellation)
+            double timeoutMs, double deadlineMs, Endpoint? stay, CancellationToken cancellation)
         {
             Endpoint endpoint = Choose(stay);
             double beganMs = PenstockOptions.NowMs;
             Connection<C>? connection = TakeIdle(endpoint);
+            double LeftMs() => Math.Min(timeoutMs, deadlineMs + AnswerMarginMs - PenstockOptions.NowMs);
             bool sent = false;
             Exception? failure = null;
             try
             {
                 connection ??= await Connection<C>.OpenAsync(
-                    endpoint.Host, endpoint.Port, service, options, cancellation);
+                    endpoint.Host, endpoint.Port, service, options, deadlineMs, cancellation);
                 if (sizeBytes > UntrustedCallBytesMax && !connection.IsTrusted)
                 {
-                    await connection.CallAsync(hello, timeoutMs, cancellation);
+                    await connection.CallAsync(hello, LeftMs(), cancellation);
                 }
                 sent = true;
-                A answer = await connection.CallAsync(call, timeoutMs, cancellation);
+                A answer = await connection.CallAsync(call, LeftMs(), cancellation);
                 GiveBack(endpoint, connection);
                 return (answer, endpoint);
             }

@@ -102,7 +102,7 @@ class Consumer {
       }
       let response, endpoint;
       try {
-        [response, endpoint] = await this._attempt({ maxMessages, waitMs, maxBytes, held, stay });
+        [response, endpoint] = await this._attempt({ maxMessages, waitMs, maxBytes, deadline, held, stay });
       } catch (failure) {
         if (!(failure instanceof CallFailed)) throw failure;
         error = new PullError(Code.UNAVAILABLE, failure.message);
@@ -127,17 +127,18 @@ class Consumer {
     }
   }
 
-  async _attempt({ maxMessages, waitMs, maxBytes, held, stay }) {
+  async _attempt({ maxMessages, waitMs, maxBytes, deadline, held, stay }) {
     const sentAt = performance.now();
+    const wait = Math.max(0, Math.floor(Math.min(waitMs, deadline - sentAt)));
     const acks = [...this._acks];
     const extended = held?.toExtend(sentAt) ?? [];
     const given = [...acks, ...extended.map((each) => ackOf(each.delivery, Verdict.EXTEND, held.leaseMs))];
     const who = { credential: this._mint.credential(), group: this._group, topics: this._topics };
-    const what = { max_messages: maxMessages, max_bytes: maxBytes, wait_ms: Math.floor(waitMs) };
+    const what = { max_messages: maxMessages, max_bytes: maxBytes, wait_ms: wait };
     const request = new PullRequest({ ...who, ...what, acks: given, invisible_ms: this._options.invisibleMs });
     const hello = new PullRequest({ ...who, max_messages: 0 });
     const how = { size: given.length * ACK_BYTES, hello, stay };
-    const [response, endpoint] = await this._pool.call('pull', request, waitMs + SOCKET_MARGIN_MS, how);
+    const [response, endpoint] = await this._pool.call('pull', request, wait + SOCKET_MARGIN_MS, deadline, how);
     this._settle(acks, response);
     extended.forEach((each, index) => {
       const result = response.ack_results[acks.length + index];

@@ -11,6 +11,8 @@ const { backoffMs } = require('./options');
 // Until a connection has shown a valid credential, proxies take frames of 64 KiB at most. A larger first call is
 // preceded by a small one.
 const UNTRUSTED_CALL_BYTES_MAX = 48 * 1024;
+// A proxy answers by the call's timeout, which may be the deadline; its answer needs a moment to come back.
+const ANSWER_MARGIN_MS = 500;
 
 /** One socket with one call at a time. After a failure it is closed: a late answer would go to the next call. */
 class Connection {
@@ -81,24 +83,26 @@ class Pool {
   /**
    * One attempt at the next usable proxy; resolves to `[answer, endpoint]`. `hello` is an empty request with the same
    * credential, sent ahead when `size` bytes are too much for a new connection. `stay` is the proxy to use unless it is
-   * set aside. Rejects with CallFailed (the proxy has been set aside), ContractError or ClosedError.
+   * set aside. `timeoutMs` is for an answer; a connection is made by the deadline, and the answer is here
+   * ANSWER_MARGIN_MS later. Rejects with CallFailed (the proxy has been set aside), ContractError or ClosedError.
    */
-  async call(method, request, timeoutMs, { size = 0, hello, stay } = {}) {
+  async call(method, request, timeoutMs, deadline, { size = 0, hello, stay } = {}) {
     if (this.closed) throw new ClosedError();
     const endpoint = this._choose(stay);
     const place = `${endpoint.host}:${endpoint.port}`;
     const began = performance.now();
     let connection = this._idle(endpoint);
+    const leftMs = () => Math.min(timeoutMs, deadline + ANSWER_MARGIN_MS - performance.now());
     let sent = false;
     let failure = null;
     try {
       if (!connection) {
         connection = new Connection(endpoint, this._service, this._options);
-        await connection.connected(this._options.connectTimeoutMs);
+        await connection.connected(Math.min(this._options.connectTimeoutMs, deadline - performance.now()));
       }
-      if (size > UNTRUSTED_CALL_BYTES_MAX && !connection.trusted) await connection.call(method, hello, timeoutMs);
+      if (size > UNTRUSTED_CALL_BYTES_MAX && !connection.trusted) await connection.call(method, hello, leftMs());
       sent = true;
-      const answer = await connection.call(method, request, timeoutMs);
+      const answer = await connection.call(method, request, leftMs());
       this._giveBack(endpoint, connection);
       return [answer, endpoint];
     } catch (error) {
@@ -158,4 +162,4 @@ class Pool {
   }
 }
 
-module.exports = { Pool };
+module.exports = { ANSWER_MARGIN_MS, Pool };

@@ -5,13 +5,12 @@ const { Action, Code, actionOf } = require('./codes');
 const { CallFailed, SendError } = require('./errors');
 const { checkMessage, fromContract, newId, numberOf, sizeOf, toContract } = require('./message');
 const { CredentialMint, backoffMs, optionsOf, parseEndpoints, pauseMs, sleep } = require('./options');
-const { Pool } = require('./pool');
+const { ANSWER_MARGIN_MS, Pool } = require('./pool');
 const service = require('../gen/Producer');
 const { SendRequest } = require('../gen/producer_types');
 
 const CALL_MESSAGES_MAX = 1_000;
 const CALL_BYTES_MAX = 8_000_000; // well under Thrift's frame limit of 16,384,000
-const SOCKET_MARGIN_MS = 500; // a proxy answers by the call's timeout; its answer needs a moment to come back
 
 /**
  * One message of a batch. Invariant: one whose outcome was once unknown is reported as unknown (TIMEOUT) unless a later
@@ -138,7 +137,7 @@ class Producer {
       const timeoutMs = Math.min(this._options.callTimeoutMs, leftMs);
       const [sending, size] = oneCall(due(open, now));
       const request = { durability, reply_wait_ms: replyWaitMs && Math.min(replyWaitMs, leftMs), timeout_ms: timeoutMs };
-      stay = await this._attempt(sending, request, size, stay, backoff);
+      stay = await this._attempt(sending, request, deadline, size, stay, backoff);
       open = open.filter((each) => !each.settled);
     }
     const results = entries.map((each) => each.result());
@@ -147,16 +146,16 @@ class Producer {
   }
 
   /** One call. Resolves to the proxy that has promised a slot at its rate limit: the retry has to go there. */
-  async _attempt(entries, request, size, stay, backoff) {
+  async _attempt(entries, request, deadline, size, stay, backoff) {
     const credential = this._mint.credential();
-    const timeoutMs = Math.max(request.timeout_ms, request.reply_wait_ms ?? 0) + SOCKET_MARGIN_MS;
+    const timeoutMs = Math.max(request.timeout_ms, request.reply_wait_ms ?? 0) + ANSWER_MARGIN_MS;
     const whole = new SendRequest({ credential, messages: [], ...request });
     whole.messages = entries.map((each) => toContract(each.message));
     const hello = new SendRequest({ credential, messages: [] });
     this.retried += entries.filter((each) => each.attempts).length;
     let answer, endpoint;
     try {
-      [answer, endpoint] = await this._pool.call('send', whole, timeoutMs, { size, hello, stay });
+      [answer, endpoint] = await this._pool.call('send', whole, timeoutMs, deadline, { size, hello, stay });
       if (answer.results.length !== entries.length)
         throw new CallFailed('the answer has another number of results', true);
     } catch (failure) {

@@ -23,14 +23,15 @@ final class Connection
     private TSocket $socket;
     private object $client;
 
-    /** @param class-string $clientClass the generated client */
-    public function __construct(string $host, int $port, string $clientClass, Options $options)
+    /**
+     * @param class-string $clientClass the generated client
+     * @param float $deadlineS by when it is connected, with its TLS handshake
+     */
+    public function __construct(string $host, int $port, string $clientClass, Options $options, float $deadlineS)
     {
-        $this->socket = $options->tls === null
-            ? new TSocket($host, $port)
-            : new TlsSocket($host, $port, $options->tls, $options->connectTimeoutMs);
-        $this->socket->setSendTimeout($options->connectTimeoutMs); // TSocket also connects with it
-        $this->socket->setRecvTimeout($options->connectTimeoutMs);
+        $this->socket = $options->tls === null ? new TSocket($host, $port) : new TlsSocket($host, $port, $options->tls);
+        $leftMs = (int) (($deadlineS - Clock::nowS()) * 1000);
+        $this->setTimeout(max(1, min($options->connectTimeoutMs, $leftMs))); // TSocket also connects with it
         $transport = $options->framed
             ? new TFramedTransport($this->socket)
             : new TBufferedTransport($this->socket, 65_536, 65_536);
@@ -41,12 +42,17 @@ final class Connection
 
     public function call(string $method, object $request, float $timeoutS): object
     {
-        $this->socket->setSendTimeout((int) ceil($timeoutS * 1000));
-        $this->socket->setRecvTimeout((int) ceil($timeoutS * 1000));
+        $this->setTimeout(max(1, (int) ceil($timeoutS * 1000)));
         $answer = $this->client->$method($request);
         $this->trusted = true;
         $this->usedAtS = Clock::nowS();
         return $answer;
+    }
+
+    private function setTimeout(int $ms): void
+    {
+        $this->socket->setSendTimeout($ms);
+        $this->socket->setRecvTimeout($ms);
     }
 
     public function close(): void

@@ -93,7 +93,7 @@ final class Consumer
                 continue;
             }
             try {
-                [$response, $endpoint] = $this->attempt($maxMessages, $waitMs, $maxBytes, stay: $stay);
+                [$response, $endpoint] = $this->attempt($maxMessages, $waitMs, $maxBytes, $deadlineS, stay: $stay);
             } catch (CallFailed $failure) {
                 $refusal = new PullException(Code::UNAVAILABLE, $failure->getMessage());
                 continue;
@@ -289,7 +289,7 @@ final class Consumer
     private function attemptOnce(): void
     {
         if ($this->pool->usableAtS() <= Clock::nowS()) {
-            $this->attempt(0, 0, null, $this->held);
+            $this->attempt(0, 0, null, Clock::nowS() + $this->options->deadlineMs / 1000, $this->held);
         }
     }
 
@@ -297,9 +297,16 @@ final class Consumer
      * @return array{PullResponse, Endpoint}
      * @throws CallFailed
      */
-    private function attempt(int $maxMessages, int $waitMs, ?int $maxBytes, ?HeldLeases $held = null, ?Endpoint $stay = null): array
-    {
+    private function attempt(
+        int $maxMessages,
+        int $waitMs,
+        ?int $maxBytes,
+        float $deadlineS,
+        ?HeldLeases $held = null,
+        ?Endpoint $stay = null,
+    ): array {
         $sentS = Clock::nowS();
+        $waitMs = max(0, min($waitMs, (int) (($deadlineS - $sentS) * 1000)));
         $sent = count($this->acks);
         $extended = $held?->toExtend($sentS) ?? [];
         $acks = $this->acks;
@@ -316,7 +323,8 @@ final class Consumer
         ]);
         $size = count($acks) * self::ACK_BYTES;
         $hello = new PullRequest($who + ['max_messages' => 0]);
-        [$response, $endpoint] = $this->pool->call('pull', $request, $waitMs / 1000 + self::SOCKET_MARGIN_S, $size, $hello, $stay);
+        $timeoutS = $waitMs / 1000 + self::SOCKET_MARGIN_S;
+        [$response, $endpoint] = $this->pool->call('pull', $request, $timeoutS, $deadlineS, $size, $hello, $stay);
         $this->settle($sent, $extended, $sentS, $response);
         if (Action::of($response->code) === Action::Done) {
             $this->pool->praise($endpoint);

@@ -21,6 +21,9 @@ final class Pool
      */
     private const UNTRUSTED_CALL_BYTES_MAX = 48 * 1024;
 
+    /** A proxy answers by the call's timeout, which may be the deadline; its answer needs a moment to come back. */
+    public const ANSWER_MARGIN_S = 0.5;
+
     /** @var non-empty-list<Endpoint> */
     private array $endpoints;
     private int $turn;
@@ -44,6 +47,8 @@ final class Pool
     /**
      * One attempt at the next usable proxy.
      *
+     * @param float $timeoutS for an answer
+     * @param float $deadlineS by when (Clock's seconds) a connection is made; the answer is here ANSWER_MARGIN_S later
      * @param int $size about how many bytes the request takes
      * @param object $hello an empty request with the same credential, sent ahead when $size is too much for a new
      *        connection
@@ -52,13 +57,20 @@ final class Pool
      * @throws CallFailed no answer; the proxy has been set aside
      * @throws ContractException the other end answered that it does not serve such calls
      */
-    public function call(string $method, object $request, float $timeoutS, int $size, object $hello, ?Endpoint $stay = null): array
-    {
+    public function call(
+        string $method,
+        object $request,
+        float $timeoutS,
+        float $deadlineS,
+        int $size,
+        object $hello,
+        ?Endpoint $stay = null,
+    ): array {
         $endpoint = $stay !== null && $stay->asideUntilS <= Clock::nowS() ? $stay : $this->choose();
         $beganS = Clock::nowS();
         $failure = null;
         try {
-            return [$this->attempt($endpoint, $method, $request, $timeoutS, $size, $hello), $endpoint];
+            return [$this->attempt($endpoint, $method, $request, $timeoutS, $deadlineS, $size, $hello), $endpoint];
         } catch (CallFailed | ContractException $failure) {
             throw $failure;
         } finally {
@@ -67,17 +79,26 @@ final class Pool
         }
     }
 
-    private function attempt(Endpoint $endpoint, string $method, object $request, float $timeoutS, int $size, object $hello): object
-    {
+    private function attempt(
+        Endpoint $endpoint,
+        string $method,
+        object $request,
+        float $timeoutS,
+        float $deadlineS,
+        int $size,
+        object $hello,
+    ): object {
         $connection = $this->takeIdle($endpoint);
+        $leftS = fn () => min($timeoutS, $deadlineS + self::ANSWER_MARGIN_S - Clock::nowS());
         $sent = false;
         try {
-            $connection ??= new Connection($endpoint->host, $endpoint->port, $this->clientClass, $this->options);
+            [$host, $port] = [$endpoint->host, $endpoint->port];
+            $connection ??= new Connection($host, $port, $this->clientClass, $this->options, $deadlineS);
             if ($size > self::UNTRUSTED_CALL_BYTES_MAX && !$connection->trusted) {
-                $connection->call($method, $hello, $timeoutS);
+                $connection->call($method, $hello, $leftS());
             }
             $sent = true;
-            $answer = $connection->call($method, $request, $timeoutS);
+            $answer = $connection->call($method, $request, $leftS());
         } catch (TException $error) {
             $connection?->close();
             $reason = "$endpoint->host:$endpoint->port: " . $error->getMessage();

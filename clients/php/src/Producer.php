@@ -22,7 +22,6 @@ final class Producer
     /** @internal */
     public const CALL_MESSAGES_MAX = 1_000;
     private const CALL_BYTES_MAX = 8_000_000; // well under Thrift's frame limit of 16,384,000
-    private const SOCKET_MARGIN_S = 0.5; // a proxy answers by the call's timeout; its answer needs a moment to come back
 
     private readonly Pool $pool;
     private readonly CredentialMint $mint;
@@ -118,7 +117,7 @@ final class Producer
             }
             [$indexes, $size] = $this->oneCall($messages, $plan->due($nowS));
             $leftMs = max(1, (int) (($deadlineS - $nowS) * 1000));
-            $stay = $this->attempt($plan, $indexes, $size, $stay, new SendRequest([
+            $stay = $this->attempt($plan, $indexes, $deadlineS, $size, $stay, new SendRequest([
                 'credential' => $this->mint->credential(),
                 'messages' => array_map(fn (int $index) => $messages[$index], $indexes),
                 'timeout_ms' => min($this->options->callTimeoutMs, $leftMs),
@@ -147,15 +146,21 @@ final class Producer
      *
      * @param list<int> $indexes
      */
-    private function attempt(SendPlan $plan, array $indexes, int $size, ?Endpoint $stay, SendRequest $request): ?Endpoint
-    {
+    private function attempt(
+        SendPlan $plan,
+        array $indexes,
+        float $deadlineS,
+        int $size,
+        ?Endpoint $stay,
+        SendRequest $request,
+    ): ?Endpoint {
         foreach ($indexes as $index) {
             $this->retried += $plan->entries[$index]->attempts > 0 ? 1 : 0;
         }
-        $timeoutS = max($request->timeout_ms, $request->reply_wait_ms ?? 0) / 1000 + self::SOCKET_MARGIN_S;
+        $timeoutS = max($request->timeout_ms, $request->reply_wait_ms ?? 0) / 1000 + Pool::ANSWER_MARGIN_S;
         $hello = new SendRequest(['credential' => $request->credential, 'messages' => []]);
         try {
-            [$response, $endpoint] = $this->pool->call('send', $request, $timeoutS, $size, $hello, $stay);
+            [$response, $endpoint] = $this->pool->call('send', $request, $timeoutS, $deadlineS, $size, $hello, $stay);
         } catch (CallFailed $failure) {
             foreach ($indexes as $index) {
                 $plan->failed($index, $failure, Clock::nowS());

@@ -15,12 +15,13 @@ from penstock_client.pool import Endpoint, Pool
 class PullAttempts:
     """
     Attributes:
+        deadline_s: the end of the wait and of the deadline option that is added to it.
         stay: the proxy that has promised a slot at its rate limit: the next attempt has to go there.
     """
 
     def __init__(self, pool: Pool, options: Options, wait_ms: int) -> None:
         self._pool, self._options = pool, options
-        self._deadline_s = time.monotonic() + (wait_ms + options.deadline_ms) / 1000
+        self.deadline_s = time.monotonic() + (wait_ms + options.deadline_ms) / 1000
         self._code, self._reason = Code.UNAVAILABLE, "no proxy could be reached before the deadline"
         self._failures, self._due_s = 0, 0.0
         self.stay: Endpoint | None = None
@@ -33,7 +34,7 @@ class PullAttempts:
         while True:
             now_s = time.monotonic()
             start_s = max(now_s, self._due_s, self._pool.usable_at_s())
-            if start_s >= self._deadline_s:
+            if start_s >= self.deadline_s:
                 raise PullError(self._code, self._reason)
             if stop is not None and stop.is_set():
                 return False

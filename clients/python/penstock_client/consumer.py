@@ -215,12 +215,12 @@ class Consumer:
                 topics=self._topics,
                 max_messages=max_messages,
                 max_bytes=max_bytes,
-                wait_ms=wait_ms,
+                wait_ms=min(wait_ms, max(0, int((attempts.deadline_s - sent_s) * 1000))),
                 acks=given or None,
                 invisible_ms=self._invisible_ms,
             )
             try:
-                response, endpoint = self._call(request, attempts.stay)
+                response, endpoint = self._call(request, attempts.deadline_s, attempts.stay)
             except CallFailed as failure:
                 attempts.failed(failure)
                 continue
@@ -233,10 +233,11 @@ class Consumer:
                 return response
         return None
 
-    def _call(self, request: PullRequest, stay: Endpoint | None) -> tuple[Any, Endpoint]:
+    def _call(self, request: PullRequest, deadline_s: float, stay: Endpoint | None) -> tuple[Any, Endpoint]:
         size = len(request.acks or ()) * ACK_BYTES
         timeout_s = request.wait_ms / 1000 + SOCKET_MARGIN_S
-        return self._pool.call("pull", request, timeout_s, size=size, hello=self._hello(request), stay=stay)
+        hello = self._hello(request)
+        return self._pool.call("pull", request, timeout_s, deadline_s, size=size, hello=hello, stay=stay)
 
     def _hello(self, request: PullRequest) -> PullRequest:
         return PullRequest(credential=request.credential, group=request.group, topics=request.topics, max_messages=0)

@@ -18,6 +18,8 @@ from penstock_client.options import Options
 # Until a connection has shown a valid credential, proxies take frames of 64 KiB at most. A larger first call is
 # preceded by a small one.
 UNTRUSTED_CALL_BYTES_MAX = 48 * 1024
+# A proxy answers by the call's timeout, which may be the deadline; its answer needs a moment to come back.
+ANSWER_MARGIN_S = 0.5
 
 
 class Connection:
@@ -26,10 +28,12 @@ class Connection:
     After any failure it must be closed: a late answer would go to the next call.
     """
 
-    def __init__(self, host: str, port: int, service: Any, options: Options) -> None:
-        self._socket = socket.create_connection((host, port), timeout=options.connect_timeout_ms / 1000)
+    def __init__(self, host: str, port: int, service: Any, options: Options, deadline_s: float) -> None:
+        until_s = min(deadline_s, time.monotonic() + options.connect_timeout_ms / 1000)
+        self._socket = _connected(host, port, until_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if options.ssl_context:
+            self._socket.settimeout(_left_s(until_s))
             self._socket = options.ssl_context.wrap_socket(self._socket, server_hostname=host)
         raw = TSocket()
         raw.set_handle(self._socket)
@@ -38,8 +42,8 @@ class Connection:
         self.trusted = False
         self.used_at_s = time.monotonic()
 
-    def call(self, method: str, request: Any, timeout_s: float) -> Any:
-        self._socket.settimeout(timeout_s)
+    def call(self, method: str, request: Any, timeout_s: float, deadline_s: float) -> Any:
+        self._socket.settimeout(min(timeout_s, _left_s(deadline_s + ANSWER_MARGIN_S)))
         answer = getattr(self._client, method)(request)
         self.trusted = True
         self.used_at_s = time.monotonic()
@@ -47,6 +51,25 @@ class Connection:
 
     def close(self) -> None:
         self._client.close()
+
+
+def _connected(host: str, port: int, until_s: float) -> socket.socket:
+    """Try each address of the name, all of them until that time."""
+    failure = OSError("the name has no address")
+    for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        made = socket.socket(family, kind, protocol)
+        try:
+            made.settimeout(_left_s(until_s))
+            made.connect(address)
+            return made
+        except OSError as error:
+            made.close()
+            failure = error
+    raise failure
+
+
+def _left_s(until_s: float) -> float:
+    return max(0.001, until_s - time.monotonic())  # 0 would be a socket that does not block
 
 
 class Endpoint:
@@ -78,6 +101,7 @@ class Pool:
         method: str,
         request: Any,
         timeout_s: float,
+        deadline_s: float,
         *,
         size: int = 0,
         hello: Any = None,
@@ -86,6 +110,8 @@ class Pool:
         """One attempt at the next usable proxy.
 
         Args:
+            timeout_s: for an answer.
+            deadline_s: the time by which a connection is made, and ANSWER_MARGIN_S later the answer is here.
             size: approximate size of the request in bytes.
             hello: an empty request with the same credential, sent ahead when `size` is too much for a new connection.
             stay: the proxy to use unless it is set aside.
@@ -97,7 +123,7 @@ class Pool:
         began_s = time.monotonic()
         failure: Exception | None = None
         try:
-            return self._attempt(endpoint, method, request, timeout_s, size, hello), endpoint
+            return self._attempt(endpoint, method, request, timeout_s, deadline_s, size, hello), endpoint
         except (CallFailed, ContractError) as error:
             failure = error
             raise
@@ -105,16 +131,25 @@ class Pool:
             at, took_s = f"{endpoint.host}:{endpoint.port}", time.monotonic() - began_s
             self._options.metrics.call(method, at, took_s, failure)
 
-    def _attempt(self, endpoint: Endpoint, method: str, request: Any, timeout_s: float, size: int, hello: Any) -> Any:
+    def _attempt(
+        self,
+        endpoint: Endpoint,
+        method: str,
+        request: Any,
+        timeout_s: float,
+        deadline_s: float,
+        size: int,
+        hello: Any,
+    ) -> Any:
         connection = self._idle_connection(endpoint)
         sent = False
         try:
             if connection is None:
-                connection = Connection(endpoint.host, endpoint.port, self._service, self._options)
+                connection = Connection(endpoint.host, endpoint.port, self._service, self._options, deadline_s)
             if size > UNTRUSTED_CALL_BYTES_MAX and not connection.trusted:
-                connection.call(method, hello, timeout_s)
+                connection.call(method, hello, timeout_s, deadline_s)
             sent = True
-            answer = connection.call(method, request, timeout_s)
+            answer = connection.call(method, request, timeout_s, deadline_s)
         except TApplicationException as error:
             connection.close()
             if error.type != TApplicationException.INTERNAL_ERROR:

@@ -12,12 +12,11 @@ from penstock_client.credential import CredentialMint
 from penstock_client.errors import CallFailed, SendError
 from penstock_client.options import Endpoints, Options, parse_endpoints
 from penstock_client.plan import SendPlan
-from penstock_client.pool import Endpoint, Pool
+from penstock_client.pool import ANSWER_MARGIN_S, Endpoint, Pool
 from penstock_client.results import Result
 
 CALL_MESSAGES_MAX = 1_000
 CALL_BYTES_MAX = 8_000_000  # well under Thrift's frame limit of 16,384,000
-SOCKET_MARGIN_S = 0.5  # a proxy answers by the call's timeout; its answer needs a moment to come back
 
 
 class Producer:
@@ -101,7 +100,8 @@ class Producer:
         Args:
             durability: a `Durability`; None: the topic's setting.
             reply_wait_ms: wait for a consumer's reply; one message only.
-            deadline_ms: for everything, retries included; None: the option. `reply_wait_ms` is added to it.
+            deadline_ms: for everything, retries included, with 500 ms more for an answer; None: the option.
+                `reply_wait_ms` is added to it.
         """
         messages = list(messages)
         for message in messages:
@@ -129,7 +129,7 @@ class Producer:
                 timeout_ms=min(self._options.call_timeout_ms, left_ms),
             )
             self.retried += sum(1 for index in indexes if plan.entries[index].attempts)
-            stay = self._attempt(plan, indexes, request, size, stay)
+            stay = self._attempt(plan, indexes, request, deadline_s, size, stay)
         results = [_result(message, entry) for message, entry in zip(messages, plan.entries, strict=True)]
         for result in results:
             self._options.metrics.sent(result)
@@ -139,13 +139,21 @@ class Producer:
         self._pool.close()
 
     def _attempt(
-        self, plan: SendPlan, indexes: list[int], request: SendRequest, size: int, stay: Endpoint | None
+        self,
+        plan: SendPlan,
+        indexes: list[int],
+        request: SendRequest,
+        deadline_s: float,
+        size: int,
+        stay: Endpoint | None,
     ) -> Endpoint | None:
         """One call. Returns the proxy that has promised a slot at its rate limit: the retry has to go there."""
-        timeout_s = max(request.timeout_ms, request.reply_wait_ms or 0) / 1000 + SOCKET_MARGIN_S
+        timeout_s = max(request.timeout_ms, request.reply_wait_ms or 0) / 1000 + ANSWER_MARGIN_S
         hello = SendRequest(credential=request.credential, messages=[])
         try:
-            response, endpoint = self._pool.call("send", request, timeout_s, size=size, hello=hello, stay=stay)
+            response, endpoint = self._pool.call(
+                "send", request, timeout_s, deadline_s, size=size, hello=hello, stay=stay
+            )
         except CallFailed as failure:
             for index in indexes:
                 plan.failed(index, str(failure), sent=failure.sent, now_s=time.monotonic())

@@ -40,6 +40,8 @@ macro_rules! service {
 service!(ProducerSyncClient, send, SendRequest, SendResponse);
 service!(ConsumerSyncClient, pull, PullRequest, PullResponse);
 
+const MS: Duration = Duration::from_millis(1); // a socket takes no timeout of 0
+
 trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
 
@@ -71,10 +73,12 @@ pub(crate) struct Connection<S> {
 }
 
 impl<S: Service> Connection<S> {
-    pub fn open(endpoint: &str, config: &Config) -> io::Result<Connection<S>> {
-        let socket = connect(endpoint, config.connect_timeout)?;
+    /// Connects, with the TLS handshake, by the deadline.
+    pub fn open(endpoint: &str, config: &Config, deadline: Instant) -> io::Result<Connection<S>> {
+        let until = deadline.min(Instant::now() + config.connect_timeout);
+        let socket = connect(endpoint, until)?;
         socket.set_nodelay(true)?;
-        set_timeout(&socket, config.connect_timeout)?; // of the TLS handshake
+        set_timeout(&socket, left(until))?; // of the TLS handshake
         let stream: Box<dyn Stream> = match &config.tls {
             None => Box::new(socket.try_clone()?),
             Some(tls) => {
@@ -104,16 +108,20 @@ impl<S: Service> Connection<S> {
 }
 
 fn set_timeout(socket: &TcpStream, timeout: Duration) -> io::Result<()> {
-    let timeout = Some(timeout.max(Duration::from_millis(1)));
+    let timeout = Some(timeout.max(MS));
     socket.set_read_timeout(timeout)?;
     socket.set_write_timeout(timeout)
 }
 
-/// Tries each address of the name.
-fn connect(endpoint: &str, timeout: Duration) -> io::Result<TcpStream> {
+fn left(until: Instant) -> Duration {
+    until.saturating_duration_since(Instant::now()).max(MS)
+}
+
+/// Tries each address of the name, all of them until that time.
+fn connect(endpoint: &str, until: Instant) -> io::Result<TcpStream> {
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in endpoint.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, timeout) {
+        match TcpStream::connect_timeout(&address, left(until)) {
             Ok(socket) => return Ok(socket),
             Err(error) => failure = error,
         }

@@ -10,6 +10,9 @@ use crate::errors::{AttemptError, CallFailed, Error};
 /// preceded by a small one.
 const UNTRUSTED_CALL_BYTES_MAX: usize = 48 << 10;
 
+/// A proxy answers by the call's timeout, which may be the deadline; its answer needs a moment to come back.
+pub(crate) const ANSWER_MARGIN: Duration = Duration::from_millis(500);
+
 struct Endpoint<S> {
     idle: Vec<Connection<S>>,
     failures: u32,
@@ -31,12 +34,14 @@ pub(crate) struct Pool<S> {
 }
 
 /// One attempt. `hello` is an empty request, sent ahead when `size` bytes are too much for a new connection; `stay` the
-/// proxy to use unless it is set aside.
+/// proxy to use unless it is set aside. `timeout` is for an answer. A connection is made by the deadline; the answer is
+/// here `ANSWER_MARGIN` later.
 pub(crate) struct Attempt<R> {
     pub request: R,
     pub hello: R,
     pub size: usize,
     pub timeout: Duration,
+    pub deadline: Instant,
     pub stay: Option<usize>,
 }
 
@@ -97,13 +102,14 @@ impl<S: Service> Pool<S> {
     ) -> thrift::Result<(S::Response, Connection<S>)> {
         let mut connection = match idle {
             Some(idle) => idle,
-            None => Connection::open(address, &self.config)?,
+            None => Connection::open(address, &self.config, attempt.deadline)?,
         };
+        let left = || attempt.timeout.min((attempt.deadline + ANSWER_MARGIN).saturating_duration_since(Instant::now()));
         if attempt.size > UNTRUSTED_CALL_BYTES_MAX && !connection.is_trusted {
-            connection.call(attempt.hello, attempt.timeout)?;
+            connection.call(attempt.hello, left())?;
         }
         *sent = true;
-        Ok((connection.call(attempt.request, attempt.timeout)?, connection))
+        Ok((connection.call(attempt.request, left())?, connection))
     }
 
     /// Prefer other proxies for a pause that grows with each failure in a row.

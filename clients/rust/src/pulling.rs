@@ -153,7 +153,7 @@ impl Consumer {
                 sleep(start - now);
                 continue;
             }
-            let (answer, at) = match self.attempt(count, wait, of_run, stay) {
+            let (answer, at) = match self.attempt(count, wait, deadline, of_run, stay) {
                 Ok(answered) => answered,
                 Err(AttemptError::Final(error)) => return Err(error),
                 Err(AttemptError::Failed(failure)) => {
@@ -186,10 +186,12 @@ impl Consumer {
         &self,
         count: usize,
         wait: Duration,
+        deadline: Instant,
         of_run: bool,
         stay: Option<usize>,
     ) -> Result<(PullResponse, usize), AttemptError> {
         let sent_at = Instant::now();
+        let wait = wait.min(deadline.saturating_duration_since(sent_at));
         let (mut acks, extended, lease) = {
             let state = self.state.lock().unwrap();
             let held = state.held.as_ref().filter(|_| of_run);
@@ -216,6 +218,7 @@ impl Consumer {
             request: request(count, wait, acks),
             hello: request(0, Duration::ZERO, vec![]),
             timeout: wait + SOCKET_MARGIN,
+            deadline,
             stay,
         })?;
         self.settle(own, &extended, sent_at, &answer);

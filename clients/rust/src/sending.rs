@@ -11,11 +11,8 @@ use crate::errors::{AttemptError, CallFailed, Error};
 use crate::message::{Code, Message};
 use crate::message_fields::{message, prepared};
 use crate::plan::{next_due, one_call, Entry, SendOutcome};
-use crate::pool::{Attempt, Pool};
+use crate::pool::{Attempt, Pool, ANSWER_MARGIN};
 use crate::producer::{Durability, ProducerSyncClient, SendRequest, SendResult};
-
-/// A proxy answers by the call's timeout; its answer needs a moment to come back.
-const SOCKET_MARGIN: Duration = Duration::from_millis(500);
 
 /// Changes one send. The default is the usual one.
 #[derive(Clone, Copy, Debug, Default)]
@@ -90,7 +87,7 @@ impl Producer {
             if start > now {
                 sleep(start - now);
             } else {
-                stay = self.attempt(&mut entries, how, deadline - now, stay, luck)?;
+                stay = self.attempt(&mut entries, how, deadline, stay, luck)?;
             }
         }
         let outcomes: Vec<SendOutcome> = entries.into_iter().map(Entry::outcome).collect();
@@ -118,11 +115,13 @@ impl Producer {
         &self,
         entries: &mut [Entry],
         how: How,
-        left: Duration,
+        deadline: Instant,
         stay: Option<usize>,
         luck: f64,
     ) -> Result<Option<usize>, Error> {
-        let (chosen, size) = one_call(entries, Instant::now());
+        let now = Instant::now();
+        let left = deadline.saturating_duration_since(now);
+        let (chosen, size) = one_call(entries, now);
         let timeout = self.config.call_timeout.min(left);
         let wait = how.reply_wait.min(left);
         let reply_wait_ms = (!wait.is_zero()).then_some(wait.as_millis().max(1) as i32);
@@ -140,7 +139,8 @@ impl Producer {
                 reply_wait_ms,
             ),
             size,
-            timeout: timeout.max(wait) + SOCKET_MARGIN,
+            timeout: timeout.max(wait) + ANSWER_MARGIN,
+            deadline,
             stay,
         });
         let now = Instant::now();

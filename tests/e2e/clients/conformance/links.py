@@ -129,19 +129,19 @@ def _made_certificate(name: str) -> tuple[str, str]:
 
 
 @contextmanager
-def with_tls(client: Client, name: str, trusted: str) -> Iterator[FakePenstock]:
+def with_tls(client: Client, name: str, trusted: str, deadline_ms: int = 400) -> Iterator[FakePenstock]:
     """A fake with a certificate for `name`, and the client opened on it, trusting the certificate of `trusted`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*certificate(name))
     with FakePenstock(ssl_context=context) as fake:
         ends = {"producer": fake.producer_endpoints, "consumer": fake.consumer_endpoints}
-        client.open(**ends, tls_ca=certificate(trusted)[0], deadline_ms=400)
+        client.open(**ends, tls_ca=certificate(trusted)[0], deadline_ms=deadline_ms)
         yield fake
 
 
 @case("a message and its delivery travel over TLS")
 def tls(fake: FakePenstock, client: Client) -> None:
-    with with_tls(client, "127.0.0.1", "127.0.0.1"):
+    with with_tls(client, "127.0.0.1", "127.0.0.1", deadline_ms=10_000):
         assert client.code() == 0
         assert client.bodies() == [b"x"]
         client.close()

@@ -3,6 +3,7 @@ package io.penstock.client;
 import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.net.Socket;
+import java.net.SocketException;
 import java.util.function.Function;
 import javax.net.ssl.SSLParameters;
 import javax.net.ssl.SSLSocket;
@@ -27,12 +28,15 @@ final class Connection<C extends TServiceClient> {
   boolean isTrusted;
   double usedAtMs = PenstockOptions.nowMs();
 
-  Connection(String host, int port, Function<TProtocol, C> service, PenstockOptions options)
+  /** Connects, with the TLS handshake, by the deadline. */
+  Connection(String host, int port, Function<TProtocol, C> service, PenstockOptions options, double deadlineMs)
       throws IOException, TException {
+    double untilMs = Math.min(deadlineMs, PenstockOptions.nowMs() + options.connectTimeoutMs);
     Socket plain = new Socket();
     try {
-      plain.connect(new InetSocketAddress(host, port), (int) options.connectTimeoutMs);
-      plain.setSoTimeout((int) options.connectTimeoutMs);
+      InetSocketAddress address = new InetSocketAddress(host, port);
+      plain.connect(address, leftMs(untilMs));
+      plain.setSoTimeout(leftMs(untilMs));
       socket = options.tls == null ? plain : encrypted(plain, host, port, options);
       TSocket wire = new TSocket(socket); // sets TCP_NODELAY
       transport = options.isFramed ? new TFramedTransport(wire) : wire;
@@ -52,9 +56,15 @@ final class Connection<C extends TServiceClient> {
     return made;
   }
 
+  /** At least 1: to a socket 0 is no limit. */
+  private static int leftMs(double untilMs) {
+    return (int) Math.max(1, Math.ceil(untilMs - PenstockOptions.nowMs()));
+  }
+
   /** The timeout is for each read of the socket. */
-  <A> A call(Call<C, A> call, double timeoutMs) throws IOException, TException {
-    socket.setSoTimeout((int) Math.ceil(timeoutMs));
+  <A> A call(Call<C, A> call, double timeoutMs, double deadlineMs) throws IOException, TException {
+    int answerMs = leftMs(deadlineMs + Pool.ANSWER_MARGIN_MS);
+    socket.setSoTimeout(Math.min((int) Math.ceil(timeoutMs), answerMs));
     A answer = call.on(client);
     isTrusted = true;
     usedAtMs = PenstockOptions.nowMs();
@@ -62,6 +72,11 @@ final class Connection<C extends TServiceClient> {
   }
 
   void close() {
+    try {
+      socket.setSoTimeout(1); // else a TLS socket waits for the other end's close_notify as for an answer
+    } catch (SocketException closed) {
+      // then it does not wait
+    }
     transport.close();
   }
 }

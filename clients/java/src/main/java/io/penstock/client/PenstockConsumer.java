@@ -231,7 +231,7 @@ public final class PenstockConsumer implements AutoCloseable {
         }
         Pool.Answered<PullResponse, Pool<Consumer.Client>.Endpoint> answered;
         try {
-          answered = attempt(positions, maxMessages, waitMs, held, stay);
+          answered = attempt(positions, maxMessages, waitMs, deadlineMs, held, stay);
         } catch (CallFailed failure) {
           error = unavailable(failure.getMessage());
           continue;
@@ -282,7 +282,8 @@ public final class PenstockConsumer implements AutoCloseable {
   }
 
   private Pool.Answered<PullResponse, Pool<Consumer.Client>.Endpoint> attempt(List<Position> positions,
-      int maxMessages, double waitMs, HeldLeases held, Pool<Consumer.Client>.Endpoint stay) throws CallFailed {
+      int maxMessages, double waitMs, double deadlineMs, HeldLeases held, Pool<Consumer.Client>.Endpoint stay)
+      throws CallFailed {
     double sentAtMs = PenstockOptions.nowMs();
     List<Ack> sent;
     List<HeldLeases.Held> extended;
@@ -295,7 +296,7 @@ public final class PenstockConsumer implements AutoCloseable {
       given.add(newAck(each.delivery, Verdict.EXTEND).setDelayMs((int) held.leaseMs));
     }
     PullRequest request = new PullRequest(mint.credential(), group).setTopics(topics).setMaxMessages(maxMessages);
-    request.setWaitMs((int) waitMs).setAcks(given);
+    request.setWaitMs((int) Math.max(0, Math.min(waitMs, deadlineMs - sentAtMs))).setAcks(given);
     if (!positions.isEmpty()) {
       request.setPositions(positions);
     } else if (invisibleMs > 0) {
@@ -303,7 +304,8 @@ public final class PenstockConsumer implements AutoCloseable {
     }
     PullRequest hello = new PullRequest(request.getCredential(), group).setTopics(topics).setMaxMessages(0);
     var answered = pool.call("pull", client -> client.pull(request), client -> client.pull(hello),
-        given.size() * ACK_BYTES + positions.size() * POSITION_BYTES_MAX, waitMs + SOCKET_MARGIN_MS, stay);
+        given.size() * ACK_BYTES + positions.size() * POSITION_BYTES_MAX, request.getWaitMs() + SOCKET_MARGIN_MS,
+        deadlineMs, stay);
     synchronized (lock) {
       settle(sent, answered.answer());
       extended(extended, sent.size(), answered.answer(), sentAtMs, held);

@@ -24,7 +24,6 @@ import java.util.function.IntToDoubleFunction;
 public final class PenstockProducer implements AutoCloseable {
   static final int CALL_MESSAGES_MAX = 1_000;
   static final long CALL_BYTES_MAX = 8_000_000; // well under Thrift's frame limit of 16,384,000
-  private static final double SOCKET_MARGIN_MS = 500; // a proxy answers by the call's timeout; the way back takes time
 
   private final PenstockOptions options;
   private final Pool<Producer.Client> pool;
@@ -118,7 +117,7 @@ public final class PenstockProducer implements AutoCloseable {
         if (replyWaitMs > 0) {
           request.setReplyWaitMs((int) Math.max(1, Math.min(replyWaitMs, deadlineMs - now)));
         }
-        stay = attempt(SendEntry.due(open, now), request, stay, backoffMs);
+        stay = attempt(SendEntry.due(open, now), request, deadlineMs, stay, backoffMs);
         open.removeIf(each -> each.isSettled);
       }
     }
@@ -140,7 +139,7 @@ public final class PenstockProducer implements AutoCloseable {
 
   /** One call of the due messages that fit. Returns the proxy that has promised a slot at its rate limit, or null. */
   private Pool<Producer.Client>.Endpoint attempt(List<SendEntry> due, SendRequest request,
-      Pool<Producer.Client>.Endpoint stay, IntToDoubleFunction backoffMs) {
+      double deadlineMs, Pool<Producer.Client>.Endpoint stay, IntToDoubleFunction backoffMs) {
     long size = 0;
     List<SendEntry> sending = new ArrayList<>();
     for (SendEntry each : due) {
@@ -156,10 +155,10 @@ public final class PenstockProducer implements AutoCloseable {
       }
     }
     SendRequest hello = new SendRequest(request.getCredential(), List.of());
-    double timeoutMs = Math.max(request.getTimeoutMs(), request.getReplyWaitMs()) + SOCKET_MARGIN_MS;
+    double timeoutMs = Math.max(request.getTimeoutMs(), request.getReplyWaitMs()) + Pool.ANSWER_MARGIN_MS;
     try {
       Pool.Answered<SendResponse, Pool<Producer.Client>.Endpoint> answered = pool.call(
-          "send", client -> client.send(request), client -> client.send(hello), size, timeoutMs, stay);
+          "send", client -> client.send(request), client -> client.send(hello), size, timeoutMs, deadlineMs, stay);
       if (answered.answer().getResultsSize() != sending.size()) {
         throw new CallFailed(answered.endpoint() + ": the answer has another number of results", null, true);
       }

@@ -20,6 +20,9 @@ final class Pool<C extends TServiceClient> {
   // preceded by a small one.
   private static final long UNTRUSTED_CALL_BYTES_MAX = 48 * 1024;
 
+  /** A proxy answers by the call's timeout, which may be the deadline; its answer needs a moment to come back. */
+  static final double ANSWER_MARGIN_MS = 500;
+
   /** One proxy; guarded by the pool. */
   final class Endpoint {
     final String host;
@@ -76,12 +79,14 @@ final class Pool<C extends TServiceClient> {
    * One attempt at the next usable proxy.
    *
    * @param hello an empty request, sent ahead when {@code sizeBytes} are too much for a new connection
+   * @param timeoutMs for an answer
+   * @param deadlineMs the time by which a connection is made, and ANSWER_MARGIN_MS later the answer is here
    * @param stay the proxy to use unless it is set aside; null: any
    * @throws CallFailed no answer; the proxy has been set aside
    * @throws ContractException the other end answered that it does not serve such calls
    */
   <A> Answered<A, Endpoint> call(String method, Connection.Call<C, A> call, Connection.Call<C, ?> hello,
-      long sizeBytes, double timeoutMs, Endpoint stay) throws CallFailed {
+      long sizeBytes, double timeoutMs, double deadlineMs, Endpoint stay) throws CallFailed {
     Endpoint endpoint = choose(stay);
     double beganMs = PenstockOptions.nowMs();
     Connection<C> connection = idle(endpoint);
@@ -89,13 +94,13 @@ final class Pool<C extends TServiceClient> {
     Exception failure = null;
     try {
       if (connection == null) {
-        connection = new Connection<>(endpoint.host, endpoint.port, service, options);
+        connection = new Connection<>(endpoint.host, endpoint.port, service, options, deadlineMs);
       }
       if (sizeBytes > UNTRUSTED_CALL_BYTES_MAX && !connection.isTrusted) {
-        connection.call(hello, timeoutMs);
+        connection.call(hello, timeoutMs, deadlineMs);
       }
       sent = true;
-      A answer = connection.call(call, timeoutMs);
+      A answer = connection.call(call, timeoutMs, deadlineMs);
       giveBack(endpoint, connection);
       return new Answered<>(answer, endpoint);
     } catch (IOException | TException | RuntimeException error) { // sockets, TLS and Thrift each throw their own
