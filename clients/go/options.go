@@ -25,9 +25,11 @@ type Config struct {
 	KeyID     string
 	Secret    string
 
-	Deadline       time.Duration // 10 s: for one Send with all its retries; a Pull or a Request adds it to its wait
+	// 10 s: for one Send with all its retries; a Pull or a Request adds it to its wait. A call may take 500 ms more for an
+	// answer.
+	Deadline       time.Duration
 	CallTimeout    time.Duration // 3 s: for one attempt at one proxy; shorter finds a hung proxy sooner, and retries more
-	ConnectTimeout time.Duration // 1 s
+	ConnectTimeout time.Duration // 1 s, with the TLS handshake; less when the deadline comes before
 	Buffered       bool          // buffered transport in place of framed; Penstock takes both on one port
 	TLS            *tls.Config   // nil: plain TCP
 	BackoffFirst   time.Duration // 50 ms: doubled with each failure, with jitter

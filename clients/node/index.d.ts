@@ -16,11 +16,14 @@ export const Durability: Readonly<{
 }>;
 
 export interface Options {
-  /** For one send with all its retries; a pull or a request adds it to its wait. Default 10,000. */
+  /**
+   * For one send with all its retries; a pull or a request adds it to its wait. A call may take 500 ms more for an
+   * answer. Default 10,000.
+   */
   deadlineMs?: number;
   /** For one attempt at one proxy; shorter finds a hung proxy sooner, and retries more. Default 3,000. */
   callTimeoutMs?: number;
-  /** Default 1,000; includes the TLS handshake. */
+  /** For a new connection with its TLS handshake; less when the deadline comes before. Default 1,000. */
   connectTimeoutMs?: number;
   /** false: buffered transport. Penstock takes both on one port. Default true. */
   framed?: boolean;

@@ -12,13 +12,14 @@ namespace Penstock.Client
         private static readonly ThreadLocal<Random> Chance =
             new ThreadLocal<Random>(() => new Random(Guid.NewGuid().GetHashCode()));
 
-        /// <summary>For one send with all its retries; a pull or a request adds it to its wait.</summary>
+        /// <summary>For one send with all its retries; a pull or a request adds it to its wait. A call may take 500 ms
+        /// more for an answer.</summary>
         public TimeSpan Deadline { get; set; } = TimeSpan.FromSeconds(10);
 
         /// <summary>For one attempt at one proxy; shorter finds a hung proxy sooner, and retries more.</summary>
         public TimeSpan CallTimeout { get; set; } = TimeSpan.FromSeconds(3);
 
-        /// <summary>For a new connection with its TLS handshake.</summary>
+        /// <summary>For a new connection with its TLS handshake; less when the deadline comes before.</summary>
         public TimeSpan ConnectTimeout { get; set; } = TimeSpan.FromSeconds(1);
 
         /// <summary>The first pause after a failure, doubled with each further one, with jitter.</summary>

@@ -13,7 +13,8 @@ final class Options
     public readonly \Closure $tell;
 
     /**
-     * @param int $deadlineMs for one send with all its retries; a pull or a request adds it to its wait
+     * @param int $deadlineMs for one send with all its retries; a pull or a request adds it to its wait. A call may
+     *        take 500 ms more for an answer
      * @param int $callTimeoutMs for one attempt at one proxy; shorter finds a hung proxy sooner, and retries more
      * @param bool $framed false: buffered. Penstock takes both on one port
      * @param ?array<string, mixed> $tls the `ssl` options of a stream context, e.g. `['cafile' => …]`; null: plain TCP.

@@ -10,9 +10,11 @@ from penstock_client.metrics import Metrics
 
 @dataclass(frozen=True)
 class Options:
-    deadline_ms: int = 10_000  # for one send with all its retries; a pull or a request adds it to its wait
+    # For one send with all its retries; a pull or a request adds it to its wait. A call may take 500 ms more for an
+    # answer.
+    deadline_ms: int = 10_000
     call_timeout_ms: int = 3_000  # for one attempt at one proxy; shorter finds a hung proxy sooner, and retries more
-    connect_timeout_ms: int = 1_000
+    connect_timeout_ms: int = 1_000  # with the TLS handshake; less when the deadline comes before
     framed: bool = True  # False: buffered. Penstock takes both on one port; one connection keeps to one of them
     ssl_context: ssl.SSLContext | None = None  # e.g. ssl.create_default_context(); None: plain TCP
     backoff_first_ms: int = 50  # doubled with each failure, with jitter

@@ -33,11 +33,12 @@ pub struct Config {
     pub app: String,
     pub key_id: String,
     pub secret: String,
-    /// For one send with all its retries; a pull or a request adds it to its wait. Default 10 s.
+    /// For one send with all its retries; a pull or a request adds it to its wait. A call may take 500 ms more for an
+    /// answer. Default 10 s.
     pub deadline: Duration,
     /// For one attempt at one proxy; shorter finds a hung proxy sooner, and retries more. Default 3 s.
     pub call_timeout: Duration,
-    /// Default 1 s; the TLS handshake has as long again.
+    /// For a new connection with its TLS handshake; less when the deadline comes before. Default 1 s.
     pub connect_timeout: Duration,
     /// Buffered transport instead of framed. Penstock takes both on one port.
     pub buffered: bool,

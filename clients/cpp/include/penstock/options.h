@@ -39,9 +39,11 @@ struct Metrics {
 };
 
 struct Options {
-  Milliseconds deadline{10'000};     ///< for one Send with all its retries; a Pull or a Request adds it to its wait
+  /// For one Send with all its retries; a Pull or a Request adds it to its wait. A call may take 500 ms more for an
+  /// answer.
+  Milliseconds deadline{10'000};
   Milliseconds call_timeout{3'000};  ///< for one attempt at one proxy; shorter finds a hung proxy sooner, and retries more
-  Milliseconds connect_timeout{1'000};
+  Milliseconds connect_timeout{1'000};  ///< with the TLS handshake; less when the deadline comes before
   bool framed = true;  ///< false: buffered. Penstock takes both on one port
   bool tls = false;    ///< certificate and host name are verified. Needs a build with OpenSSL's headers
   std::string tls_ca_file = "/etc/ssl/certs/ca-certificates.crt";

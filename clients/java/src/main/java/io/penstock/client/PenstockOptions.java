@@ -32,7 +32,10 @@ public final class PenstockOptions {
   Consumer<String> tell = text -> System.getLogger("io.penstock.client").log(System.Logger.Level.WARNING, text);
   PenstockMetrics metrics = new PenstockMetrics() {};
 
-  /** For one send with all its retries; a pull or a request adds it to its wait. Default 10 s. */
+  /**
+   * For one send with all its retries; a pull or a request adds it to its wait. A call may take 500 ms more for an
+   * answer. Default 10 s.
+   */
   public PenstockOptions deadline(Duration value) {
     deadlineMs = positive("deadline", value);
     return this;
@@ -44,7 +47,7 @@ public final class PenstockOptions {
     return this;
   }
 
-  /** Default 1 s; the TLS handshake has as long again. */
+  /** For a new connection with its TLS handshake; less when the deadline comes before. Default 1 s. */
   public PenstockOptions connectTimeout(Duration value) {
     connectTimeoutMs = positive("connectTimeout", value);
     return this;
