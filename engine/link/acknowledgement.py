@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from engine.link.errors import PayloadError
 from engine.link.integers import U32
-from engine.link.receipt import queue_of_token, split_receipt
+from engine.link.receipt import queue_of_token
 
 DONE, RETRY, REJECT, EXTEND = VERDICT_DONE, VERDICT_RETRY, VERDICT_REJECT, VERDICT_EXTEND = range(4)
 RELEASE = VERDICT_RELEASE = 4
@@ -99,19 +99,3 @@ NO_ACKS = AckRanges()
 def queue_of_range(encoded: bytes) -> tuple[int, int]:
     """(topic hash, queue) that an encoded range belongs to."""
     return queue_of_token(encoded)
-
-
-def group_receipts(receipts: Iterable[bytes], verdict: int = DONE, delay_ms: int = DELAY_UNSET) -> list[AckRange]:
-    """Ranges for receipts in delivery order: neighbours of one lease become one. Skips bytes that are no receipt."""
-    ranges: list[AckRange] = []
-    for receipt in receipts:
-        parts = split_receipt(receipt)
-        if parts is None:
-            continue
-        token, delta = parts
-        last = ranges[-1] if ranges else None
-        if last is not None and last.token == token and last.first + last.count == delta:
-            ranges[-1] = last._replace(count=last.count + 1)
-        else:
-            ranges.append(AckRange(token, delta, 1, verdict, delay_ms))
-    return ranges

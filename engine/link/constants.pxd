@@ -37,7 +37,7 @@ cdef enum:
     OP_LOOK_UP_ID = 50
     OP_LOOK_UP_KEY = 51
     OP_LEASE = 60
-    OP_DEPTH = 61
+    OP_BACKLOG = 61
     OP_FOLLOW = 70
     OP_SEGMENT = 71
     OP_BYTES = 72

@@ -60,10 +60,6 @@ class Compared:
     findings: list[Discrepancy] = field(default_factory=list)
     counts: Counter[DiscrepancyKind] = field(default_factory=Counter)
 
-    @property
-    def diverges(self) -> bool:
-        return any(count for kind, count in self.counts.items() if kind is not DiscrepancyKind.SUPERSEDED)
-
     def add(self, finding: Discrepancy) -> None:
         self.counts[finding.kind] += 1
         self.findings.append(finding)

@@ -10,12 +10,11 @@ import gevent
 import pytest
 
 from engine.link import layout
-from engine.link.acknowledgement import RETRY, group_receipts
+from engine.link.acknowledgement import DONE, RETRY, AckRange
 from engine.link.codes import DISK_FULL
 from engine.link.proof import CONTROLLER_ROLE, REPLICA_ROLE
 from engine.link.pull import encode_pull
 from engine.link.read import ReadAnswer, ReadPosition, ReadQuestion
-from engine.link.receipt import encode_receipt
 from engine.link.record import split_records
 from engine.link.topic import encode_topics
 from engine.log.disk import DiskLevel
@@ -106,8 +105,7 @@ def test_pull_acknowledge_and_lag_go_together(engine):
     codes, (piece,) = engine.pull(max_messages=3)
     assert (codes, piece.first_offset, piece.count, piece.attempt) == ([], 0, 3, 1)
     assert [message for _, message in split_records(piece.records)] == [b"m\0"] * 3
-    receipts = [encode_receipt(piece.token, piece.first_delta + index) for index in range(3)]
-    assert engine.pull(max_messages=0, acks=group_receipts(receipts)) == ([0], [])
+    assert engine.pull(max_messages=0, acks=[AckRange(piece.token, piece.first_delta, 3, DONE, -1)]) == ([0], [])
     row = engine.admin("lag", group="g")["queues"][0]
     assert (row["progress"], row["end"], row["in_flight"], row["lag"]) == (3, 5, 0, 2)
 

@@ -1,5 +1,6 @@
 """The contract of all sources of the consumer proxy: one engine over its link, several broker groups, memory."""
 
+import json
 import time
 
 import gevent
@@ -20,7 +21,7 @@ from engine.link.pieces import AnswerPiece
 from engine.link.pull import EARLIEST, LATEST, PullAnswer, PullQuestion, PullScope
 from engine.link.read import ReadAnswer, ReadPosition, ReadQuestion
 from engine.link.record import encode_record, split_records
-from engine.link.topic import decode_topics, encode_topics
+from engine.link.topic import encode_topics
 from engine.server.native import NATIVE
 from tests import link_bytes
 from tests.contract.link_engine import KEY, Engine
@@ -60,7 +61,7 @@ class EngineStore:
 
     def append(self, topic, queue, *messages):
         engine = self.home(topic, queue)
-        ((topic_id, _),) = decode_topics(engine.ask(layout.TOPIC, encode_topics([(topic, QUEUES)]))[1])
+        topic_id = json.loads(engine.ask(layout.TOPIC, encode_topics([(topic, QUEUES)]))[1])["topics"][0]["id"]
         batch = link_bytes.batch(topic_id, queue, list(messages))
         code, payload = engine.ask(layout.APPEND, link_bytes.append(link_bytes.MEMORY, batch))
         assert (code, link_bytes.results(payload)[0][0]) == (0, 0)

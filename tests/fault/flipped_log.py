@@ -73,7 +73,7 @@ class KnownLog:
         log.close()
         # Compaction leaves tables that are not read any more.
         with opened(path) as directory:
-            self._live = directory.view.store.live_tables()
+            self._live = {each["name"].lstrip("/") for each in directory.view.store._database.live_files()}
         self._files = {file.relative_to(path): file.read_bytes() for file in path.rglob("*") if file.is_file()}
         self._places = {kind: list(self._of(kind)) for kind in KINDS}
 

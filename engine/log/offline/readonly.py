@@ -43,8 +43,3 @@ class ReadOnlyStore(RocksStore):
         options.set_block_based_table_factory(blocks)
         with self._errors():
             self._database = open_database(rocksdict, path, options, access_type=rocksdict.AccessType.read_only())
-
-    def live_tables(self) -> set[str]:
-        """Names of the files that are in use; the others wait to be removed."""
-        with self._errors():
-            return {found["name"].lstrip("/") for found in self._database.live_files()}

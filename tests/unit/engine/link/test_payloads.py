@@ -20,7 +20,7 @@ from engine.link.read import ReadAnswer, ReadPosition, ReadQuestion, ReadReport
 from engine.link.receipt import encode_receipt, split_receipt
 from engine.link.record import StoredRecord, encode_record, read_record, split_records
 from engine.link.timer import ANY_QUEUE, Timer, decode_added, encode_add, parse
-from engine.link.topic import TopicPlace, decode_topics, encode_topics
+from engine.link.topic import encode_topics
 from engine.log.format import pack_batch
 from engine.ops.read import PositionRead
 
@@ -105,9 +105,8 @@ def test_batches_are_those_of_the_log():
     assert encode_resend(9, b"append") == b"\x09" + bytes(7) + b"append"
 
 
-def test_topics_are_decoded_as_the_engine_answers():
+def test_topics_are_asked_for_by_name_and_queues():
     assert json.loads(encode_topics([("orders", 4)])) == {"topics": [{"name": "orders", "queues": 4}]}
-    assert decode_topics(b'{"topics": [{"id": 9, "queues": 8}]}') == [TopicPlace(9, 8)]
 
 
 def test_timers_are_decoded_as_they_were_encoded():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from engine.delivery.pull import Pull
 from engine.delivery.reply_window import ReplyWindow
 from engine.link import pull_parts
-from engine.link.acknowledgement import ACK_SIZE, RELEASE, AckRange, AckRanges, group_receipts
+from engine.link.acknowledgement import ACK_SIZE, RELEASE, AckRange, AckRanges
 from engine.link.errors import PayloadError
 from engine.link.integers import U32
 from engine.link.pieces import PIECE_SIZE, AnswerPiece, JoinedPieces, encode_pieces
@@ -24,7 +24,7 @@ from engine.link.pull import (
     encode_answer,
     encode_pull,
 )  # fmt: skip
-from engine.link.receipt import NO_TOKEN, TOKEN, encode_receipt, queue_of_token
+from engine.link.receipt import NO_TOKEN, TOKEN, queue_of_token
 
 names = st.from_regex(r"[a-z][A-Za-z0-9._-]{0,30}", fullmatch=True)
 tokens = st.binary(min_size=48, max_size=48)
@@ -131,19 +131,6 @@ def test_leases_beyond_what_a_reply_carries_are_released_neighbours_of_one_lease
     request = decode_request(acknowledging(PullScope(b"g", {}), acks).encode())
     assert (request.max_messages, request.acks) == (0, list(acks))
     assert queue_of_token(token) == (5, 3)
-
-
-def test_neighbouring_receipts_of_one_lease_become_one_range():
-    token, other = b"t" * 48, b"o" * 48
-    receipts = [
-        encode_receipt(token, 3),
-        encode_receipt(token, 4),
-        encode_receipt(other, 3),
-        b"nonsense",
-        encode_receipt(token, 6),
-    ]
-    found = [(each.token[:1], each.first, each.count) for each in group_receipts(receipts)]
-    assert found == [(b"t", 3, 2), (b"o", 3, 1), (b"t", 6, 1)]
 
 
 @given(st.lists(ranges, max_size=4), st.integers(0, 300), st.integers(-1, 2), st.integers(0, 255))
