@@ -1,7 +1,5 @@
 """The operator's ports of the proxies: which there are, and one request to one of them."""
 
-import http.client
-import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -11,6 +9,7 @@ from common.config.reported_process import Address, ops_pages
 from common.config.store import ConfigStore
 from common.errors import PenstockError
 from common.operator_proof import OperatorKeys
+from common.ops.page_reader import read_page
 
 T = TypeVar("T")
 Answer = tuple[int, dict[str, Any]]
@@ -21,9 +20,7 @@ PROXIES_MAX = 200
 """Proxies that are asked, the first by name."""
 
 ASKED_AT_ONCE = 16
-ASKED_S_MAX = 2.0
-ANSWER_BYTES_MAX = 8 << 20
-FAILURES = (OSError, http.client.HTTPException, ValueError)
+FAILURES = (OSError, ValueError)
 
 
 class ProxyPageError(PenstockError, ConnectionError):
@@ -52,19 +49,10 @@ def ask(
     address: Address, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
 ) -> Answer:
     """One request. Raises one of FAILURES."""
-    link = http.client.HTTPConnection(address[0], address[1], timeout=ASKED_S_MAX)
-    try:
-        link.request(method, path, body or None, dict(headers or {}))
-        answer = link.getresponse()
-        text = answer.read(ANSWER_BYTES_MAX)
-        if answer.status == 404 and not text.startswith(b"{"):
-            return 404, {}
-        value = json.loads(text)
-        if not isinstance(value, dict):
-            raise ValueError("the answer is not that of a Penstock proxy")
-        return answer.status, value
-    finally:
-        link.close()
+    answer = read_page(address, path, method=method, body=body, headers=headers)
+    if answer.status == 404 and not answer.text.startswith("{"):
+        return 404, {}
+    return answer.status, answer.value()
 
 
 def ask_proved(address: Address, process: str, path: str, body: bytes, keys: OperatorKeys, clock: Clock) -> Answer:

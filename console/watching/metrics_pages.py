@@ -1,7 +1,5 @@
 """Figures from the /metrics pages of the processes: rates, latency, refusals, buffers, replication."""
 
-import http.client
-import json
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -10,15 +8,13 @@ from dataclasses import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from common.contract import Code
+from common.ops.page_reader import Address, read_page, read_text, readiness_of
 from console.database.series_history import ALL, SeriesKey
 from console.watching.counter_rates import CounterRates, quantile
 from console.watching.figures import REFUSED, Sample
 from console.watching.part_states import KEY_USE, PartStates, Scraped, part_states
 from console.watching.topic_pages import TopicPages
 
-Address = tuple[str, int]
-PAGE_S_MAX = 2.0
-PAGE_BYTES_MAX = 4 << 20
 FAMILIES = (
     "penstock_producer_", "penstock_consumer_", "penstock_buffer_", "penstock_broker_", "penstock_breaker_",
     "penstock_config_age_seconds", "penstock_config_damaged", "penstock_kafka_bridge_", KEY_USE,
@@ -42,7 +38,7 @@ class MetricsPages:
     ) -> None:  # fmt: skip
         self._addresses, self._read = tuple(addresses), read or _read_figures
         self._read_reasons = read_reasons or reasons_of
-        self.topics = topics or TopicPages(read_page)
+        self.topics = topics or TopicPages(read_text)
         self.states = PartStates()
         self._rates = CounterRates()
         self.away: list[str] = []
@@ -63,7 +59,7 @@ class MetricsPages:
                 rows += own
                 if any(row.name.startswith("penstock_producer_") for row in own):
                     producers.append(address)
-            except (OSError, ValueError, http.client.HTTPException):
+            except (OSError, ValueError):
                 away.append(shown)
         self.away = away
         self.states = self._with_reasons(part_states(time.time(), rows))
@@ -80,7 +76,7 @@ class MetricsPages:
             if (shown := f"{address[0]}:{address[1]}") in states.troubled:
                 try:
                     reasons[shown] = self._read_reasons(address)
-                except (OSError, ValueError, http.client.HTTPException):
+                except (OSError, ValueError):
                     reasons[shown] = ()
         return replace(states, reasons=reasons)
 
@@ -149,25 +145,11 @@ def _rows(address: str, page: str) -> list[Scraped]:
 
 
 def reasons_of(address: Address) -> tuple[str, ...]:
-    """What /readyz tells of faults, and of what is served all the same. Raises OSError, HTTPException, ValueError."""
-    value = json.loads(read_page(address, "/readyz", (200, 503)))
-    told = {**value.get("faults", {}), **value.get("notes", {})} if isinstance(value, dict) else {}
-    return tuple(f"{subject}: {reason}" for subject, reason in told.items())
+    """What /readyz tells of faults, and of what is served all the same. Raises OSError, ValueError."""
+    found = readiness_of(read_page(address, "/readyz"))
+    return tuple(f"{subject}: {reason}" for subject, reason in {**found.faults, **found.notes}.items())
 
 
 def _read_figures(address: Address) -> str:
     """Without series of topics and groups, which cost an engine most: their figures are asked of the engines."""
-    return read_page(address, "/metrics?series=none")
-
-
-def read_page(address: Address, path: str = "/metrics", accepted: Sequence[int] = (200,)) -> str:
-    """Read a page. Raises OSError, HTTPException."""
-    connection = http.client.HTTPConnection(address[0], address[1], timeout=PAGE_S_MAX)
-    try:
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        if answer.status not in accepted:
-            raise OSError(f"status {answer.status}")
-        return answer.read(PAGE_BYTES_MAX).decode("utf-8", "replace")
-    finally:
-        connection.close()
+    return read_text(address, "/metrics?series=none")

@@ -1,18 +1,17 @@
 """Figures of topics from the producer proxies: how long a send takes, and what is refused, by code."""
 
-import http.client
 import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from common.ops.page_reader import Address
 from common.ops.topic_figures import BUCKETS, FIRST_BOUND_S, TOPIC_FIGURES_PATH
 from console.database.series_history import SeriesKey
 from console.watching.counter_rates import CounterRates, quantile
 from console.watching.figures import REFUSED, Sample
 
-Address = tuple[str, int]
 TOPICS_MAX = 100
 """Topics of one proxy per look: those that were used last. The answer takes the proxy some 0.2 ms."""
 WITHIN_S = 15
@@ -53,7 +52,7 @@ class TopicPages:
                 for topic, each in topics.items():
                     self._add(address, topic, each, (before_s, at_s), refused, times)
                 self._looked[address] = at_s
-            except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException):
+            except (OSError, ValueError, KeyError, TypeError):
                 continue
         self._rates.forget_old(at_s)
         return {**refused, **_quantiles(times)}

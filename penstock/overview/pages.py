@@ -1,12 +1,11 @@
 """The operator's pages of one process: /readyz and /metrics, read with a bound on time."""
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-PAGE_S_MAX = 2.0
-PAGE_BYTES_MAX = 4 << 20
+from common.ops.page_reader import PageAnswer, read_page, readiness_of
+
 LINE = re.compile(r"^([a-zA-Z_:][\w:]*)(\{[^}]*\})? (\S+)", re.MULTILINE)
 BUILD = re.compile(r'^penstock_build_info\{version="([^"]*)"\}', re.MULTILINE)
 
@@ -29,23 +28,27 @@ class ProcessPages:
 def read_pages(host: str, port: int) -> ProcessPages:
     """Both pages. Never raises: a process that does not answer has a fault."""
     try:
-        ready_text = _get(host, port, "/readyz")
-        metrics_text = _get(host, port, "/metrics")
+        ready, metrics = read_page((host, port), "/readyz"), read_page((host, port), "/metrics").text
     except OSError as error:
         return ProcessPages(f"its pages do not answer at {host}:{port} ({error})")
-    fault, notes = readiness(ready_text)
-    found = BUILD.search(metrics_text)
-    return ProcessPages(fault, notes, totals(metrics_text), found[1] if found else "")
+    fault, notes = readiness(ready)
+    return ProcessPages(fault, notes, totals(metrics), version_of(metrics))
 
 
-def readiness(text: str) -> tuple[str, dict[str, str]]:
+def readiness(answer: PageAnswer) -> tuple[str, Mapping[str, str]]:
     """(faults as one sentence, notes) from the answer of /readyz."""
     try:
-        state = json.loads(text)
-        faults = "; ".join(f"{name}: {reason}" for name, reason in state["faults"].items())
-        return ("" if state["ready"] else faults or "not ready"), state["notes"]
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return f"/readyz answers {text[:80]!r}", {}
+        found = readiness_of(answer)
+    except ValueError:
+        return f"/readyz answers {answer.text[:80]!r}", {}
+    faults = "; ".join(f"{name}: {reason}" for name, reason in found.faults.items())
+    return ("" if found.is_ready else faults or "not ready"), found.notes
+
+
+def version_of(metrics: str) -> str:
+    """The version that a process runs, from its page of metrics; empty for one that does not tell."""
+    found = BUILD.search(metrics)
+    return found[1] if found else ""
 
 
 def totals(text: str) -> dict[str, float]:
@@ -55,17 +58,3 @@ def totals(text: str) -> dict[str, float]:
         if not name.endswith("_bucket"):
             found[name] = found.get(name, 0.0) + float(value)
     return found
-
-
-def _get(host: str, port: int, path: str) -> str:
-    """Raises OSError."""
-    import http.client  # not at import: commands that read no page do not wait for it
-
-    connection = http.client.HTTPConnection(host, port, timeout=PAGE_S_MAX)
-    try:
-        connection.request("GET", path)
-        return connection.getresponse().read(PAGE_BYTES_MAX).decode(errors="replace")
-    except http.client.HTTPException as error:
-        raise OSError(str(error)) from error
-    finally:
-        connection.close()

@@ -1,21 +1,19 @@
 """The state of a running `up`: processes by /proc and their operator's pages, engines by their answers."""
 
-import http.client
-import json
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from common.config import open_store
 from common.config.store import ConfigStore
+from common.ops.page_reader import NOT_READY, OK, PAGE_S_MAX, Address, read_page
 from engine.client.admin import AdminClient, AdminError
 from engine.link.errors import LinkError
-from penstock.overview.pages import BUILD
+from penstock.overview.pages import readiness, version_of
 from penstock.up.files import ops_host
-from penstock.up.ops_page import PAGE_S_MAX
 
 PROXIES = ("producer_proxy", "consumer_proxy")
 BREAKER_STATES = {"0.0": "closed", "1.0": "half-open", "2.0": "open"}
@@ -66,8 +64,8 @@ def engine_or_error(facts: dict[str, Any], names: Sequence[str]) -> dict[str, An
 
 def breakers(facts: dict[str, Any], name: str) -> dict[str, str]:
     """A proxy's circuit breaker of each broker group: closed, half-open or open."""
-    page_text = page(ops_host(facts, name), facts["ops"][name], "/metrics", shown="all")
-    return {group: BREAKER_STATES.get(value, value) for group, value in BREAKER_LINE.findall(page_text)}
+    page = metrics_of((ops_host(facts, name), facts["ops"][name]))
+    return {group: BREAKER_STATES.get(value, value) for group, value in BREAKER_LINE.findall(page)}
 
 
 def process(name: str, facts: dict[str, Any]) -> dict[str, Any]:
@@ -76,20 +74,13 @@ def process(name: str, facts: dict[str, Any]) -> dict[str, Any]:
     if name in facts.get("restarts", {}):
         shown["restarts"] = facts["restarts"][name]
     if name in facts["ops"]:
-        place = facts[name]
-        found = page(ops_host(facts, name), facts["ops"][name], "/readyz", shown="all")
-        ready, notes = readiness(found)
+        place, address = facts[name], (ops_host(facts, name), facts["ops"][name])
+        ready, notes = readiness_at(address)
         shown |= {"listen": f"{place['host']}:{place['port']}", "ops_port": facts["ops"][name], "ready": ready}
-        shown["version"] = version_of(page(ops_host(facts, name), facts["ops"][name], "/metrics", shown="all"))
+        shown["version"] = version_of(metrics_of(address))
         if notes:
             shown["notes"] = notes
     return shown
-
-
-def version_of(metrics: str) -> str:
-    """The version that a process runs, from its page of metrics; empty for one that does not tell."""
-    found = BUILD.search(metrics)
-    return found[1] if found else ""
 
 
 def up_s(pid: int) -> float | None:
@@ -101,13 +92,16 @@ def up_s(pid: int) -> float | None:
     return round(time.clock_gettime(time.CLOCK_BOOTTIME) - began_ticks / os.sysconf("SC_CLK_TCK"), 1)
 
 
-def readiness(found: str) -> tuple[str, dict[str, str]]:
+def readiness_at(address: Address) -> tuple[str, Mapping[str, str]]:
     """ "yes" or the reason why not, and what an operator should know, from the answer of /readyz."""
     try:
-        state = json.loads(found)
-        return ("yes" if state["ready"] else found), state["notes"]
-    except (ValueError, TypeError, KeyError):
-        return found, {}
+        answer = read_page(address, "/readyz")
+    except OSError as fault:
+        return f"no answer ({fault})", {}
+    if answer.status not in (OK, NOT_READY):
+        return answer.text[:400].strip(), {}
+    reason, notes = readiness(answer)
+    return reason or "yes", notes
 
 
 def rss_bytes(pid: int) -> int:
@@ -118,19 +112,12 @@ def rss_bytes(pid: int) -> int:
         return 0
 
 
-def page(host: str, port: int, path: str, shown: str = "yes") -> str:
-    """ "yes" for status 200 (or the page, with `shown` "all"), else its answer, or the reason why there was none."""
-    connection = http.client.HTTPConnection(host, port, timeout=PAGE_S_MAX)
+def metrics_of(address: Address) -> str:
+    """The page of metrics; empty where there is none."""
     try:
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        if answer.status == 200 and shown == "all":
-            return answer.read().decode(errors="replace")
-        return "yes" if answer.status == 200 else answer.read(400).decode(errors="replace").strip()
-    except (OSError, http.client.HTTPException) as fault:
-        return f"no answer ({fault})"
-    finally:
-        connection.close()
+        return read_page(address, "/metrics").text
+    except OSError:
+        return ""
 
 
 def add_applied(processes: list[dict[str, Any]], store: ConfigStore) -> None:

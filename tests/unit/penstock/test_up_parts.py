@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from common.config import open_store
+from common.ops.page_reader import PageAnswer
 from common.secret_file import KEY_BYTES, ensure_key
 from penstock.up import child as logs
-from penstock.up import files, ports, run
+from penstock.up import files, ports, run, status
 from penstock.up.banner import banner
 from penstock.up.child import Child
 from penstock.up.directory import prepare
@@ -24,7 +25,6 @@ from penstock.up.plan import make_plan
 from penstock.up.run import names_kafka, root_keys
 from penstock.up.settings import with_kafka_files, with_secrets_key
 from penstock.up.signals import SignalPipe
-from penstock.up.status import readiness
 from tests.unit.penstock.fakes import fake_plan
 
 HOST = "127.0.0.1"
@@ -271,16 +271,23 @@ def test_a_log_that_grows_while_its_process_runs_stays_within_bounds(tmp_path, m
 
 
 @pytest.mark.parametrize(
-    ("page", "ready", "notes"),
+    ("answer", "ready", "notes"),
     [
-        ('{"ready": true, "faults": {}, "notes": {}, "checks": []}', "yes", {}),
-        ('{"ready": true, "faults": {}, "notes": {"certificate": "expires"}}', "yes", {"certificate": "expires"}),
-        ('{"ready": false, "faults": {"engine": "down"}, "notes": {}}', "itself", {}),
-        ("no answer (refused)", "itself", {}),
+        ((200, '{"ready": true, "faults": {}, "notes": {}, "checks": []}'), "yes", {}),
+        ((200, '{"ready": true, "faults": {}, "notes": {"certificate": "ends"}}'), "yes", {"certificate": "ends"}),
+        ((503, '{"ready": false, "faults": {"engine": "down"}, "notes": {}}'), "engine: down", {}),
+        ((200, "what"), "/readyz answers 'what'", {}),
+        ((404, "no such page"), "no such page", {}),
     ],
 )
-def test_the_state_of_a_process_is_what_its_page_says_with_the_notes_of_one_that_is_ready(page, ready, notes):
-    assert readiness(page) == (page if ready == "itself" else ready, notes)
+def test_the_state_of_a_process_is_what_its_page_says_with_its_notes(monkeypatch, answer, ready, notes):
+    monkeypatch.setattr(status, "read_page", lambda address, path: PageAnswer(*answer))
+    assert status.readiness_at((HOST, 1)) == (ready, notes)
+
+
+def test_the_state_of_a_process_without_a_page_is_that_there_is_no_answer():
+    ready, notes = status.readiness_at((HOST, 1))
+    assert ready.startswith("no answer (") and notes == {}
 
 
 @pytest.mark.parametrize(("is_terminal", "stops", "looks"), [(True, 1, 0), (False, 0, 1)])
