@@ -83,7 +83,7 @@ class FallbackBuffer:
 
     def _awaits(self, topic: str) -> bool:
         """Whether a store before the last one of the topic may have entries of it that are not known yet."""
-        return any(store.is_unknown for store in self._chain(topic)[:-1])
+        return any(store.awaits(topic) for store in self._chain(topic)[:-1])
 
     def _on_known(self) -> None:
         awaiting, self._awaiting = self._awaiting, set()
@@ -110,10 +110,10 @@ class FallbackBuffer:
     def put(self, entries: Sequence[BufferEntry]) -> list[int]:
         """Store entries durably, in order; return one contract code per entry. Blocks the greenlet."""
         codes = [int(Code.BUFFERED)] * len(entries)
-        for topics in self._by_chain(entries):
+        for chain, topics in self._by_chain(entries).items():
             at = [index for index, entry in enumerate(entries) if entry.topic in topics]
             try:
-                self._put([entries[index] for index in at])
+                self._put([entries[index] for index in at], chain)
                 self.stored += len(at)
             except BufferError_ as error:
                 self.refused += len(at)
@@ -132,18 +132,17 @@ class FallbackBuffer:
         held = {topic for before in order[: order.index(store)] for topic in before.ordering_keys.topics()}
         return held | {topic for topic in store.ordering_keys.topics() if self._awaits(topic)}
 
-    def _by_chain(self, entries: Sequence[BufferEntry]) -> list[set[str]]:
-        groups: dict[tuple[str, ...], set[str]] = {}
+    def _by_chain(self, entries: Sequence[BufferEntry]) -> dict[tuple[BufferStore, ...], set[str]]:
+        groups: dict[tuple[BufferStore, ...], set[str]] = {}
         for topic in {entry.topic for entry in entries}:
-            groups.setdefault(tuple(store.name for store in self._chain_or_backlog(topic)), set()).add(topic)
-        return list(groups.values())
+            groups.setdefault(self._takers(topic), set()).add(topic)
+        return groups
 
-    def _put(self, entries: list[BufferEntry]) -> None:
+    def _put(self, entries: list[BufferEntry], chain: Sequence[BufferStore]) -> None:
         """Store entries in the first store of the topics' chain that takes them.
 
         An entry is never stored ahead of a later store's backlog.
         """
-        chain = self._chain_or_backlog(entries[0].topic)
         if not chain:
             raise BufferUnavailable("buffer: it was switched off for this topic; nothing was stored")
         with_backlog = [
@@ -163,14 +162,16 @@ class FallbackBuffer:
                 if store is chain[-1]:
                     raise uncertain or error from None  # one store may have them: "not stored" would be untrue
 
-    def _chain_or_backlog(self, topic: str) -> list[BufferStore]:
+    def _takers(self, topic: str) -> tuple[BufferStore, ...]:
         """The stores of the topic's policy, and those with entries of it: all of them where it is off, else the later ones.
 
         A key that has entries in a later store, of an earlier policy, goes there: an earlier store is drained first.
+        A store that awaits earlier entries leaves these to the next: it would drain them without waiting.
         """
         chain, order = self._chain(topic), list(self.stores.values())
         later = order[order.index(chain[-1]) + 1 :] if chain else order
-        return chain + [store for store in later if topic in store.ordering_keys.topics()]
+        takers = [store for store in chain[:-1] if not store.awaits(topic)] + chain[-1:]
+        return *takers, *(store for store in later if topic in store.ordering_keys.topics())
 
     def _chain(self, topic: str) -> list[BufferStore]:
         policy = self._policy_of(topic) or "off"

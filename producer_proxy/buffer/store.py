@@ -49,13 +49,11 @@ class BufferStore(ABC):
         ordering_keys: keys with entries here. A key enters before its first entry is written and leaves when its last
             is removed.
         filled: set when there may be something to take.
-        is_unknown: entries of an earlier process may be there, and could not be counted yet.
-        on_known: called when they were.
+        on_known: called when `awaits` ends for some topics.
     """
 
     name: str
     damaged = 0
-    is_unknown = False
 
     def __init__(self, limits: RoomLimits, now_ms: Callable[[], int]) -> None:
         self.ordering_keys = OrderingKeys()
@@ -95,6 +93,10 @@ class BufferStore(ABC):
         self._dead_letter(kept, reason)
         self.remove(kept)
 
+    def awaits(self, topic: str) -> bool:
+        """Whether earlier entries of the topic may be there that do not count here: not yet, or another proxy drains them."""
+        return False
+
     @property
     def undeleted(self) -> int:
         """Number of entries that have left the buffer and that the store could not delete yet."""
@@ -123,9 +125,6 @@ class BufferStore(ABC):
         self.room = room
         if room.entries:
             self.filled.set()
-        if self.is_unknown:
-            self.is_unknown = False
-            self.on_known()
 
     def _enter(self, entries: Sequence[BufferEntry]) -> None:
         self.ordering_keys.enter(entries)

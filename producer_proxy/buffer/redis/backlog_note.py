@@ -1,15 +1,18 @@
-"""A file beside the disk buffer: Redis may have entries of this proxy, and which Redis that is.
+"""A file beside the disk buffer: Redis may have entries of this proxy, which Redis that is, and in which of its slots.
 
-A start reads it while Redis does not answer, and compares it with the Redis that answers.
+    the id of the Redis ‖ "\\n" ‖ the numbers of the slots, separated by spaces
+
+A start reads it while Redis does not answer, and compares it with the Redis that answers. Another proxy may drain such
+a slot by then.
 """
 
 import logging
-import os
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
-import gevent
-
+from common.config import files
 from common.limited_log import LimitedLog
+from producer_proxy.buffer.disk.threads import in_thread
 
 limited = LimitedLog(logging.getLogger("penstock.producer_proxy.buffer"))
 
@@ -23,19 +26,22 @@ class BacklogNote:
     """
 
     def __init__(self, path: Path | None) -> None:
-        self._path, self._written, self._met = path, "", ""
+        self._path, self._met = path, ""
         self.is_set = path is not None and path.exists()
-        self._found = _read(path) if path is not None and self.is_set else ""
+        self._found, self._slots = _read(path) if path is not None and self.is_set else ("", frozenset[int]())
+        self._written: tuple[str, frozenset[int]] | None = None
 
-    def set(self) -> None:
-        """Durable on return, unless the disk refuses. Blocks the greenlet. Called before an entry goes to Redis."""
-        if self._path is None or (self.is_set and self._written == self._met):
+    def set(self, slot: int) -> None:
+        """Durable on return, unless the disk refuses. Blocks the greenlet. Called before an entry goes to this slot."""
+        if self._path is None or (slot in self._slots and self._written == (self._met, self._slots)):
             return
-        self._written = self._met
+        self._slots |= {slot}
+        self._written = self._met, self._slots
+        text = f"{self._met}\n{' '.join(map(str, sorted(self._slots)))}\n"
         try:
-            gevent.get_hub().threadpool.apply(_write, (self._path, self._met))
+            in_thread(files.replace, self._path, text.encode())
         except OSError as error:
-            limited.warning("buffer=redis: a restart while Redis is away will not know of its entries: %s", error)
+            limited.warning("buffer=redis: a restart will not know of its entries in Redis: %s", error)
         self.is_set = True
 
     def meets_another(self, redis_id: str | None) -> bool:
@@ -47,15 +53,27 @@ class BacklogNote:
         found, self._found = self._found, ""
         if not found or not redis_id or found == redis_id:
             return False
+        self._slots = frozenset()
         limited.error(
             "buffer=redis: it had entries of this proxy before the restart, and has been emptied or is another Redis: messages "
             "that were answered BUFFERED are gone, or are in the other one"
         )
         return True
 
-    def keep_if(self, has_entries: bool) -> None:
-        """Remove the file once Redis has no entries. Not durable on return: a file that is found again is removed again."""
-        if self.is_set and self._path is not None and not has_entries:
+    def parts_of(self, filled: Mapping[int, Collection[int]]) -> frozenset[int]:
+        """The parts of the noted slots among these."""
+        return frozenset(part for slot in self._slots & filled.keys() for part in filled[slot])
+
+    def keep(self, ours: Collection[int], elsewhere: Collection[int]) -> None:
+        """Note only these slots, which have entries; remove the file once there are none.
+
+        Not durable on return: a file that is found again is removed again.
+
+        Args:
+            ours: slots that this proxy drains. elsewhere: those of others.
+        """
+        self._slots &= {*ours, *elsewhere}
+        if self.is_set and self._path is not None and not self._slots and not ours:
             self._path.unlink(missing_ok=True)
             self.is_set = False
 
@@ -63,22 +81,10 @@ class BacklogNote:
 NO_NOTE = BacklogNote(None)
 
 
-def _read(path: Path) -> str:
+def _read(path: Path) -> tuple[str, frozenset[int]]:
+    """The id and the slots; an unreadable file has none."""
     try:
-        return path.read_text(errors="replace").strip()
+        redis_id, _, slots = path.read_text(errors="replace").partition("\n")
     except OSError:
-        return ""
-
-
-def _write(path: Path, text: str) -> None:
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        os.write(file, text.encode())
-        os.fsync(file)
-    finally:
-        os.close(file)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+        return "", frozenset()
+    return redis_id.strip(), frozenset(int(slot) for slot in slots.split() if slot.isdecimal())

@@ -5,7 +5,7 @@ lags, and an older copy, may have as many entries or more, but other ones: so th
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from common.limited_log import LimitedLog
@@ -18,6 +18,8 @@ from producer_proxy.buffer.redis.undeleted import PAGE, UndeletedValues, digest
 from producer_proxy.buffer.room import Room
 
 limited = LimitedLog(logging.getLogger("penstock.producer_proxy.buffer"))
+
+PAGES_PASSED_OVER = 20  # of held topics, before the others of a shard wait for them
 
 
 class ShardCounts:
@@ -39,6 +41,18 @@ class ShardCounts:
 
     def waiting(self, shard: Layout) -> int:
         return self.lengths.get(shard.key, 0) - self.undeleted.count(shard.key)
+
+    def pages(self, shard: Layout, count: int) -> Iterator[Sequence[tuple[Any, bytes]]]:
+        """The values that wait, from the oldest: first of so many values, then of some whole pages."""
+        first = after = self.undeleted.first_handle(shard.key)
+        for _ in range(1 + PAGES_PASSED_OVER):
+            values = shard.read(count, after)
+            if not values:
+                self.stale = self.stale or after == first  # a count tells what is missing
+                return
+            waiting = self.undeleted.without(shard.key, values, after)
+            after, count = values[-1][0], PAGE
+            yield waiting
 
     def put(self, shard: Layout, own: Sequence[BufferEntry], values: Iterable[bytes], length: int) -> None:
         """These were appended; Redis has answered the new length. Another one than expected is looked into by a count."""

@@ -9,7 +9,7 @@ releases it. Claims are never in Redis: at `maxmemory` Redis takes no lock.
 
 import logging
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -47,8 +47,9 @@ def id_key(prefix: str) -> str:
     return f"{prefix}:id"
 
 
-class NoSlot(Exception):
-    """All slots are claimed: there are more than SLOTS proxies."""
+def part_of(topic: str) -> int:
+    """The shard of a topic in each slot."""
+    return murmur2(topic.encode()) % PARTS
 
 
 class BufferSlots:
@@ -59,12 +60,16 @@ class BufferSlots:
     Attributes:
         own: the slot to write to; None: none claimed yet.
         adopted: slots of stopped proxies that this one drains.
+        elsewhere: parts that may have entries, by slot, of the slots that this proxy does not drain.
+        missing: the reason why there is no slot to write to, as a sentence: there are more than SLOTS proxies.
     """
 
     def __init__(self, config: ConfigStore, prefix: str, make: Callable[[str], Layout]) -> None:
         self._config, self._prefix, self._make = config, prefix, make
         self.own: int | None = None
         self.adopted: set[int] = set()
+        self.elsewhere: dict[int, set[int]] = {}
+        self.missing: str | None = None
         self._shards: dict[int, list[Layout]] = {}
         self._cluster: str | None = None
 
@@ -107,13 +112,14 @@ class BufferSlots:
             return None
         return None if found is None else str(found.decode(errors="replace"))
 
-    def claim_own(self) -> None:
-        """Claim the first free slot. May raise StoreUnavailable, NoSlot."""
+    def claim_own(self) -> bool:
+        """Claim the first free slot; returns whether there was one. May raise StoreUnavailable."""
         for slot in range(SLOTS):
             if slot not in self.adopted and self._config.claim(self._claim(slot), by_proxy=True):
-                self.own = slot
-                return
-        raise NoSlot(f"all {SLOTS} slots are claimed by other proxies: stop one")
+                self.own, self.missing = slot, None
+                return True
+        self.missing = f"all {SLOTS} slots are claimed by other proxies: stop one"
+        return False
 
     def holds(self, slot: int) -> bool:
         """Whether the claim is known to hold. False while the configuration store is away; then nothing is drained."""
@@ -140,7 +146,7 @@ class BufferSlots:
     def shard_of(self, topic: str) -> Layout:
         """The own shard of a topic."""
         assert self.own is not None
-        return self.shards(self.own)[murmur2(topic.encode()) % PARTS]
+        return self.shards(self.own)[part_of(topic)]
 
     def ours(self) -> list[int]:
         """The slots that this proxy drains, those of stopped proxies first: their entries are older."""
@@ -162,12 +168,9 @@ class BufferSlots:
 
         Args:
             lengths: number of values by the shard's key.
-        Returns: whether the slots are others now. May raise StoreUnavailable, NoSlot, errors of redis-py.
+        Returns: whether the slots are others now. May raise StoreUnavailable, errors of redis-py.
         """
-        is_changed = False
-        if not self.writable():
-            self.claim_own()
-            is_changed = True
+        is_changed = not self.writable() and self.claim_own()
         for slot in list(self.adopted):
             if not any(lengths.get(shard.key) for shard in self.shards(slot)) or self.lost(slot):
                 self.release(slot)
@@ -185,15 +188,16 @@ class BufferSlots:
         for slot in others:
             for shard in self.shards(slot):
                 shard.ask_length(pipe)
-        lengths = pipe.execute(raise_on_error=False)
+        answers = pipe.execute(raise_on_error=False)
+        lengths = {slot: answers[number * PARTS : (number + 1) * PARTS] for number, slot in enumerate(others)}
+        self.elsewhere = {slot: parts for slot, own in lengths.items() if (parts := _filled(own))}
         found = False
-        for number, slot in enumerate(others):
-            filled = any(
-                isinstance(length, int) and length for length in lengths[number * PARTS : (number + 1) * PARTS]
-            )
+        for slot in [*self.elsewhere]:
+            filled = any(isinstance(length, int) and length for length in lengths[slot])
             if filled and self._config.claim(self._claim(slot), by_proxy=True):
                 self.adopted.add(slot)
                 self._shards.pop(slot)  # its state is from an earlier claim
+                del self.elsewhere[slot]
                 found = True
         return found
 
@@ -211,3 +215,8 @@ class BufferSlots:
 
     def _claim(self, slot: int) -> str:
         return f"{self._prefix}/slot/{slot}"
+
+
+def _filled(lengths: Sequence[int | Exception]) -> set[int]:
+    """The parts that may have entries: a foreign key has none, and of one that cannot be asked nothing is known."""
+    return {part for part, length in enumerate(lengths) if length and not str(length).startswith("WRONGTYPE")}

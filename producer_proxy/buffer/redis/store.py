@@ -30,8 +30,7 @@ from producer_proxy.buffer.redis.client import AWAY, MasterReplaced, MasterWatch
 from producer_proxy.buffer.redis.counts import ShardCounts
 from producer_proxy.buffer.redis.layouts import LAYOUTS, HeadChanged, Layout, ShardValue
 from producer_proxy.buffer.redis.puts import PutQueue
-from producer_proxy.buffer.redis.slots import PREFIX, BufferSlots, NoSlot
-from producer_proxy.buffer.redis.undeleted import PAGE
+from producer_proxy.buffer.redis.slots import PARTS, PREFIX, BufferSlots, part_of
 from producer_proxy.buffer.room import RoomLimits
 from producer_proxy.buffer.store import BufferStore, KeptEntry
 from producer_proxy.buffer.value import pack_value
@@ -39,7 +38,6 @@ from producer_proxy.buffer.value import pack_value
 limited = LimitedLog(logging.getLogger("penstock.producer_proxy.buffer"))
 
 KEEP_S, RETRY_S = 2.0, 0.25
-PAGES_PASSED_OVER = 20  # of held topics, before the others of a shard wait for them
 
 
 class RedisStore(BufferStore):
@@ -59,7 +57,7 @@ class RedisStore(BufferStore):
         accepted: Collection[str] = (), prefix: str = PREFIX, note: BacklogNote = NO_NOTE,
     ) -> None:  # fmt: skip
         super().__init__(limits, now_ms)
-        self._note, self.is_unknown = note, note.is_set
+        self._note, self._awaited = note, frozenset(range(PARTS) if note.is_set else ())
         self._connect, self._accepted = connect, accepted
         self._client: Any = None
         self._slots = BufferSlots(config, prefix, lambda key: LAYOUTS[layout](self._client, key))
@@ -89,6 +87,9 @@ class RedisStore(BufferStore):
 
     def oldest_at_ms(self) -> int | None:
         return min(self._counts.oldest.values(), default=None)
+
+    def awaits(self, topic: str) -> bool:
+        return bool(self._awaited) and part_of(topic) in self._awaited
 
     @property
     def undeleted(self) -> int:
@@ -132,8 +133,8 @@ class RedisStore(BufferStore):
         typical = max(1, self.room.bytes // max(1, self.room.entries))
         taken: list[KeptEntry] = []
         is_first = True
-        for found in self._pages(shard, max(1, min(count_max, bytes_max // typical))):
-            for handle, entry in found:
+        for waiting in self._counts.pages(shard, max(1, min(count_max, bytes_max // typical))):
+            for handle, entry in self._entries(shard, waiting):
                 if is_first:
                     self._counts.oldest[shard.key], is_first = entry.accepted_at_ms, False
                 if entry.topic in skip and shard.passes_over:
@@ -145,18 +146,6 @@ class RedisStore(BufferStore):
             if taken:
                 break
         return taken
-
-    def _pages(self, shard: Layout, count: int) -> Iterator[list[tuple[ShardValue, BufferEntry]]]:
-        """The entries that wait, from the oldest: first of so many values, then of some whole pages."""
-        first = after = self._counts.undeleted.first_handle(shard.key)
-        for _ in range(1 + PAGES_PASSED_OVER):
-            values = shard.read(count, after)
-            if not values:
-                self._counts.stale = self._counts.stale or after == first  # a count tells what is missing
-                return
-            waiting = self._counts.undeleted.without(shard.key, values, after)
-            after, count = values[-1][0], PAGE
-            yield self._entries(shard, waiting)
 
     def _entries(self, shard: Layout, values: Sequence[tuple[Any, bytes]]) -> list[tuple[ShardValue, BufferEntry]]:
         """The whole entries; foreign and damaged values are moved to the dead-letter list as they are."""
@@ -215,7 +204,8 @@ class RedisStore(BufferStore):
             return dict.fromkeys(
                 (entry.topic for entry in entries), BufferUnavailable("buffer=redis: its slot was lost")
             )
-        self._note.set()
+        assert self._slots.own is not None
+        self._note.set(self._slots.own)
         by_shard: dict[Layout, list[BufferEntry]] = {}
         for entry in entries:
             by_shard.setdefault(self._slots.shard_of(entry.topic), []).append(entry)
@@ -358,20 +348,28 @@ class RedisStore(BufferStore):
             self._fault = reason
         except AWAY as error:
             self._away(error)
-        except (StoreUnavailable, NoSlot) as error:
+        except StoreUnavailable as error:
             if self._slots.own is None:
                 self._fault = str(error)
 
     def _check_entries(self) -> str | None:
-        """Look after slots and counts. Returns why Redis deletes nothing."""
+        """Look after slots and counts. Returns why nothing can be stored, or why Redis deletes nothing."""
         self._counts.stale |= self._slots.look_after(self._client, self._counts.lengths)
         self._look_at_server()
+        self.damaged += self._note.meets_another(self._slots.redis_id(self._client))
+        awaited = self._note.parts_of(self._slots.elsewhere)
+        self._await(self._awaited | awaited)  # fewer only once the slots that are drained here are counted
         if self._counts.stale or self._counts.lengths.keys() != {shard.key for shard in self._slots.counted()}:
             self._recount()
-        self.damaged += self._note.meets_another(self._slots.redis_id(self._client))
-        self._note.keep_if(self.room.entries > 0)
+        self._await(awaited)
+        self._note.keep(self._slots.ours() if self.room.entries else (), self._slots.elsewhere)
         self._dead_count = self._client.llen(self._slots.dead_key())
-        return guard.refused_deletion(self._slots.counted())
+        return self._slots.missing or guard.refused_deletion(self._slots.counted())
+
+    def _await(self, parts: frozenset[int]) -> None:
+        ended, self._awaited = self._awaited - parts, parts
+        if ended:
+            self.on_known()
 
     def _delete_again(self) -> str | None:
         """Delete what Redis has refused to delete before. Returns why it refuses; None: all is deleted.

@@ -190,5 +190,5 @@ def test_a_redis_that_was_empty_at_the_end_holds_nothing_after_a_restart_without
     first.close()
     client.error = AWAY
     second = store_of(lambda: client, BacklogNote(path))
-    assert not path.exists() and not second.is_unknown
+    assert not path.exists() and not second.awaits("orders")
     second.close()
