@@ -8,6 +8,7 @@ id of an entry that was not known, and may have it from another intent, it is co
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from gevent.event import AsyncResult
 
@@ -16,6 +17,7 @@ from common.limited_log import LimitedLog
 from engine.client.durability import FSYNC
 from producer_proxy.buffer.entry import BufferEntry
 from producer_proxy.buffer.pace import PER_S, Pace
+from producer_proxy.journal.absence import Absence
 from producer_proxy.journal.backlog import RepairBacklog, WaitingRepair
 from producer_proxy.journal.fates import Fate, fate_of
 from producer_proxy.journal.journal import RepairJournal
@@ -26,13 +28,13 @@ from producer_proxy.targets.base import MessageSlice, Outcome, ResolveError, Sen
 
 limited = LimitedLog(logging.getLogger("penstock.producer_proxy.journal"))
 
+Answer = TypeVar("Answer")
+
 PAUSE_S_MIN, PAUSE_S_MAX = 0.02, 0.5
 IDLE_S = 0.1
 ASK_S = 35.0
 """A little more than the Kafka bridge searches for."""
 ASK_AGAIN_S = 1.0
-ABSENT_SHARE = 7
-"""Share of a primary's settling time for which it has to say that it lacks a message, before it is believed."""
 MARGIN_MS = 10_000
 """Difference of the clocks of proxy and primary that a search allows for."""
 
@@ -60,7 +62,7 @@ class Repairer:
         self._sides, self._journal, self._backlog, self._now_ms = sides, journal, backlog, now_ms
         self._began, self._began_at = journal.began, time.monotonic()
         self._attempts: dict[int, float] = {}
-        self._absent: dict[int, float] = {}  # by position: when the primary first said that it lacks the message
+        self._absence = Absence(sides.primary, now_ms)
         self._repeated = RepeatedIds()
         self._held: dict[str, tuple[float, float]] = {}
         self._due = 0.0
@@ -163,49 +165,40 @@ class Repairer:
         """The entries that the primary has, with their queues, up to the first of each key of which it was not known.
 
         One that is found now waits for the next step: another intent with its id, which the primary has answered
-        meanwhile, is then in the backlog behind it, or copied.
+        meanwhile, is then in the backlog behind it, or copied. One that was never stored has no order, so it leaves
+        whatever is before it.
         """
         unknown = [each for each in members if each.repair.queue is None]
-        found = dict(
-            zip([each.repair.position for each in unknown], self._ask(self._sides.primary, unknown), strict=True)
-        )
+        answers = self._ask(self._sides.primary, unknown)
+        self._absence.note(zip(unknown, answers, strict=True))
+        found = dict(zip([each.repair.position for each in unknown], answers, strict=True))
         blocked: set[tuple[str, int]] = set()
         waiting: set[tuple[str, int]] = set()
+        absent: list[tuple[int, BufferEntry]] = []
         known: list[TakenEntry] = []
         for each in members:
             position = each.repair.position
-            if each.slot in blocked:
+            if position in found and found[position][0] == Code.OK and self._absence.is_final(each):
+                absent.append((position, each.entry))
+            elif each.slot in blocked:
                 continue
-            if position not in found:
+            elif position not in found:
                 if each.slot not in waiting:
                     known.append(each)
             elif found[position][0] == Code.DUPLICATE and (queue := found[position][1]) is not None:
                 renewed[position] = each.repair._replace(queue=queue)
                 self._repeated.note(each.id)  # not marked as stored: after a crash it has to be noted again
                 waiting.add(each.slot)
-            elif found[position][0] == Code.OK and self._was_never_stored(each):
-                self._leave([(position, each.entry)], left)
-                self.dropped += 1
-            elif found[position][0] == Code.INVALID and self._is_settled(each):
+            elif found[position][0] == Code.INVALID and self._absence.is_settled(each):
                 if each.slot not in waiting:
                     self.unverified += 1
                     known.append(each)
             else:
                 self._cannot_tell(each, found[position], self._sides.primary)
                 blocked.add(each.slot)
+        self._leave(absent, left)
+        self.dropped += len(absent)
         return known
-
-    def _is_settled(self, each: TakenEntry) -> bool:
-        """Whether the primary must have stored the message by now, if it ever will."""
-        return self._now_ms() - each.entry.accepted_at_ms > 1000 * self._sides.primary.settled_after_s
-
-    def _was_never_stored(self, each: TakenEntry) -> bool:
-        """Whether an answer that the primary lacks the message is final.
-
-        A cluster that comes back gets what its client has held meanwhile: one answer right after that says nothing.
-        """
-        first = self._absent.setdefault(each.repair.position, time.monotonic())
-        return self._is_settled(each) and time.monotonic() - first > self._sides.primary.settled_after_s / ABSENT_SHARE
 
     def _cannot_tell(self, each: TakenEntry, outcome: Outcome, side: SendTarget) -> None:
         self._hold(each.topic, ASK_AGAIN_S)
@@ -232,12 +225,14 @@ class Repairer:
             if each.id in judged and self._is_doubtful(each):
                 blocked.add(each.slot)  # what becomes of the one before it decides
                 continue
-            judged.add(each.id)
             is_absent = outcome is not None and (outcome[0] in (Code.OK, Code.INVALID) or is_lacking)
+            is_there = outcome is not None and outcome[0] == Code.DUPLICATE and is_lacking is False
+            if is_there and self._is_count_final(each):
+                there.append((each.repair.position, each.entry))
+                continue
+            judged.add(each.id)
             if outcome is None or (is_absent and self._is_attempt_settled(each)):
                 wanted.append(each)
-            elif outcome[0] == Code.DUPLICATE and is_lacking is False and self._is_count_final(each):
-                there.append((each.repair.position, each.entry))
             else:
                 if outcome[0] != Code.DUPLICATE:
                     self._cannot_tell(each, outcome, self._sides.secondary)
@@ -268,7 +263,7 @@ class Repairer:
 
         Its client may hold a message whose caller has given up, and store it after the one that was sent again.
         """
-        return self._is_settled(each) or not self._is_doubtful(each)
+        return self._absence.is_settled(each) or not self._is_doubtful(each)
 
     def _attempted_at(self, position: int) -> float | None:
         """Monotonic time of the last attempt to copy it; None: there was none."""
@@ -280,37 +275,34 @@ class Repairer:
 
     def _ask(self, side: SendTarget, members: Sequence[TakenEntry]) -> list[Outcome]:
         """The side's answer about each entry."""
-        if not members:
-            return []
-        if (question := self._question(side, members)) is None:
-            return [(int(Code.UNAVAILABLE), None, None)] * len(members)
-        return side.stored_copies(*question, time.monotonic() + ASK_S)
+        return self._answered(side, side.stored_copies, members, (int(Code.UNAVAILABLE), None, None))
 
     def _count(self, side: SendTarget, members: Sequence[TakenEntry]) -> list[int | None]:
         """How many copies of each entry's id the side has."""
-        if not members:
-            return []
-        if (question := self._question(side, members)) is None:
-            return [None] * len(members)
-        return side.count_copies(*question, time.monotonic() + ASK_S)
+        return self._answered(side, side.count_copies, members, None)
 
-    def _question(
-        self, side: SendTarget, members: Sequence[TakenEntry]
-    ) -> tuple[list[MessageSlice], list[str], int] | None:
-        """Messages, ids and since when; None: it cannot be asked now."""
+    def _answered(
+        self, side: SendTarget, ask: Callable[..., list[Answer]], members: Sequence[TakenEntry], unknown: Answer
+    ) -> list[Answer]:
+        """The side's answer about each entry, by one question about all their ids; `unknown`: it cannot be asked now."""
+        ids = {each.id: each for each in members}
+        if not ids:
+            return []
         names = {each.topic for each in members}
         try:
             destinations = self._sides.at(side, names)
         except ResolveError:
-            return None
+            return [unknown] * len(members)
         if not names <= destinations.keys():
-            return None
+            return [unknown] * len(members)
         since_ms = min(each.entry.accepted_at_ms - self._window_ms(each) for each in members) - MARGIN_MS
         slices = [
-            MessageSlice(destinations[each.topic], None, each.entry.assigned_id, each.entry.message) for each in members
+            MessageSlice(destinations[each.topic], None, each.entry.assigned_id, each.entry.message)
+            for each in ids.values()
         ]
-        shown = [each.shown_id for each in members]
-        return slices, shown, max(0, since_ms)
+        shown = [each.shown_id for each in ids.values()]
+        answers = dict(zip(ids, ask(slices, shown, max(0, since_ms), time.monotonic() + ASK_S), strict=True))
+        return [answers[each.id] for each in members]
 
     def _window_ms(self, each: TakenEntry) -> int:
         """Age of a copy that an entry without an attempt may have: the primary said DUPLICATE."""
@@ -393,7 +385,6 @@ class Repairer:
         left.difference_update(positions)
         for position in positions:
             self._attempts.pop(position, None)
-            self._absent.pop(position, None)
         self._repeated.forget(positions)
         self._backlog.leave([entry for _, entry in entries], positions)
         self._journal.note_done(positions)

@@ -1,7 +1,7 @@
 """Ids that several intents may have, as those of a message whose caller has sent again after an unknown outcome.
 
 A look-up finds such an id whichever of the intents it belongs to. So how often the primary and the secondary have it
-decides, and entries of one id are repaired one after another.
+decides, and entries of one id are written one after another.
 """
 
 from collections import deque

@@ -1,4 +1,5 @@
-"""A proxy whose topics are written to two sides, with a tap: a broker in memory, a real bridge before a Kafka in memory."""
+"""Proxies whose topics are written to two sides: two of them in memory; with a tap, a broker in memory and a real bridge
+before a Kafka in memory."""
 
 import pytest
 
@@ -10,6 +11,7 @@ from producer_proxy.journal.journal import RepairJournal
 from producer_proxy.journal.journaling import Journaling
 from producer_proxy.journal.native import HAS_TAP
 from tests.services.fake_broker import wait_until
+from tests.unit.producer_proxy.journal.side import DualDesk
 from tests.unit.producer_proxy.targets.test_kafka_target import PARTITIONS, KafkaDesk
 
 TAPPED_TOPICS = ("out", "orders.two")
@@ -34,3 +36,22 @@ def tap_desk(monkeypatch, tmp_path):
     wait_until(lambda: divergence(made.journal, underway_ms=0).is_empty)
     yield made
     made.close()
+
+
+@pytest.fixture
+def make(tmp_path):
+    made = []
+
+    def desk(**options):
+        made.append(DualDesk(tmp_path / "journal", **options))
+        return made[-1]
+
+    yield desk
+    for each in made:
+        each.secondary.release()
+        each.stop()
+
+
+@pytest.fixture
+def desk(make):
+    return make()

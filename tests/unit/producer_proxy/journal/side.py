@@ -13,6 +13,7 @@ from common.contract import Code, Message, encode_struct
 from common.ids import IdSource, show_id
 from common.keyhash import queue_of
 from common.wire.names import find_names
+from producer_proxy.journal.divergence import divergence
 from producer_proxy.journal.journal import RepairJournal
 from producer_proxy.journal.journaling import Journaling
 from producer_proxy.targets.base import UNCOUNTABLE, MessageSlice, ResolveError, SendTarget
@@ -232,3 +233,14 @@ class DualDesk:
     @property
     def is_even(self) -> bool:
         return not self.journaling.backlog.count and self.pair.copies.idle
+
+
+def soon(condition, what, within_s=20.0):
+    with gevent.Timeout(within_s, AssertionError(f"waited {within_s} s in vain: {what}")):
+        while not condition():
+            gevent.sleep(0.005)  # for the greenlets of the journal
+
+
+def even(desk):
+    soon(lambda: desk.is_even, "both sides to be even")
+    soon(lambda: divergence(desk.directory, underway_ms=0).is_empty, "the journal to be empty")

@@ -10,8 +10,7 @@ from producer_proxy.journal import repair
 from producer_proxy.journal.divergence import divergence
 from producer_proxy.journal.journal import RepairJournal
 from producer_proxy.journal.segment import JournalSegment
-from tests.unit.producer_proxy.journal.side import DualDesk
-from tests.unit.producer_proxy.journal.test_dual_write import even, soon
+from tests.unit.producer_proxy.journal.side import DualDesk, even, soon
 
 SEEDS = range(6)
 STEPS = 60
