@@ -2,8 +2,10 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
 
+from common.kafka.codes import GROUP_AUTHORIZATION_FAILED
 from common.kafka.errors import KafkaRefusal
 from common.kafka.records import Partition
 
@@ -39,6 +41,21 @@ def _answers(
             raise
 
 
+@contextmanager
+def named(cluster: str, groups: Sequence[str]) -> Iterator[None]:
+    """Name the group, and the permission that its user lacks, where Kafka refuses a question about one group."""
+    try:
+        yield
+    except KafkaRefusal as refusal:
+        if refusal.number != GROUP_AUTHORIZATION_FAILED or len(groups) != 1:
+            raise
+        raise KafkaRefusal(
+            refusal.number,
+            f'kafka "{cluster}": group {groups[0]}: GROUP_AUTHORIZATION_FAILED: Kafka\'s access lists do not let the '
+            "cluster's user DESCRIBE it; READ of the group includes that",
+        ) from refusal
+
+
 class CommittedPosition(NamedTuple):
     """A position of a group. Attributes: note: the text that was committed with it; empty: none was."""
 
@@ -57,7 +74,7 @@ class GroupAdmin(ABC):
     def committed(
         self, group: str, partitions: Collection[Partition] | None = None
     ) -> dict[Partition, CommittedPosition]:
-        """The positions of a group; empty also for a group that does not exist.
+        """The positions of a group; empty also for a group that does not exist. Raises KafkaRefusal: it may not be seen.
 
         Args:
             partitions: of interest: those of others may be left out. None: all are of interest, which costs more.

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -39,13 +40,15 @@ from common.kafka.base import (
     NewKafkaTopic,
 )
 from common.kafka.connection import KafkaConnection
-from common.kafka.errors import KafkaFault, KafkaRefusal
-from common.kafka.group_admin import CommittedPosition, in_parts
+from common.kafka.errors import ClusterUnreachable, KafkaFault, KafkaRefusal
+from common.kafka.group_admin import CommittedPosition, in_parts, named
 from common.kafka.librdkafka.faults import COORDINATOR_MOVES, fault_of, translated
 from common.kafka.librdkafka.options import common_options, opened
 from common.kafka.records import Partition
 
 REQUEST_TIMEOUT_S, COORDINATOR_PAUSE_S = 30.0, 0.1
+FIRST_ASK_S = 2.0
+"""Time after which an open question for a group's positions has the group described: see `_committed`."""
 CONSUMERS = 8
 """So many groups are asked for at the same time."""
 UNKNOWN_TOPIC, UNKNOWN_GROUP = 3, 69
@@ -178,7 +181,7 @@ class LibrdkafkaAdmin(ClusterAdmin):
             asked = [TopicPartition(*each) for each in (self._all() if partitions is None else partitions)]
             consumer = Consumer({**common_options(self._connection), "group.id": group})
             try:
-                found = _committed(consumer, asked) if asked else []
+                found = self._committed(consumer, group, asked) if asked else []
             finally:
                 consumer.close()
         for each in found:
@@ -189,6 +192,26 @@ class LibrdkafkaAdmin(ClusterAdmin):
             for each in found
             if each.offset >= 0
         }
+
+    def _committed(self, consumer: Consumer, group: str, asked: list[TopicPartition]) -> list[TopicPartition]:
+        """The group's offsets. The library asks the coordinator once: one that moves, or has just started, is asked again.
+
+        Where Kafka does not tell the user which broker is the coordinator, since it may not DESCRIBE the group, the
+        library waits to the end and says that the time is out. A description of the group gets the refusal at once.
+        """
+        ends, ask_s = time.monotonic() + REQUEST_TIMEOUT_S, FIRST_ASK_S
+        while True:
+            try:
+                return list(consumer.committed(asked, ask_s))
+            except KafkaException as fault:
+                number = fault.args[0].code()
+                if number not in (KafkaError._TIMED_OUT, *COORDINATOR_MOVES) or time.monotonic() > ends:
+                    raise
+                if number == KafkaError._TIMED_OUT:
+                    with suppress(ClusterUnreachable):
+                        dict(in_parts([group], self._described))
+                ask_s = max(FIRST_ASK_S, ends - time.monotonic())
+                time.sleep(COORDINATOR_PAUSE_S)
 
     def committed_on(self, groups: Sequence[str], topics: Mapping[str, int]) -> dict[str, dict[Partition, int]]:
         """By a consumer per group, several at a time: see `committed`."""
@@ -214,7 +237,7 @@ class LibrdkafkaAdmin(ClusterAdmin):
         ]  # fmt: skip
 
     def _described(self, groups: Sequence[str]) -> dict[str, Any]:
-        with translated(self._cluster):
+        with named(self._cluster, groups), translated(self._cluster):
             asked = self._client.describe_consumer_groups(
                 [*groups], request_timeout=REQUEST_TIMEOUT_S, include_authorized_operations=True
             )
@@ -238,18 +261,6 @@ class LibrdkafkaAdmin(ClusterAdmin):
     def close(self) -> None:
         """The client ends with its last reference."""
         del self._client
-
-
-def _committed(consumer: Consumer, asked: list[TopicPartition]) -> list[TopicPartition]:
-    """The group's offsets. The library asks the coordinator once: one that moves, or has just started, is asked again."""
-    ends = time.monotonic() + REQUEST_TIMEOUT_S
-    while True:
-        try:
-            return list(consumer.committed(asked, REQUEST_TIMEOUT_S))
-        except KafkaException as fault:
-            if fault.args[0].code() not in COORDINATOR_MOVES or time.monotonic() > ends:
-                raise
-            time.sleep(COORDINATOR_PAUSE_S)
 
 
 def _spec(at: int) -> OffsetSpec:

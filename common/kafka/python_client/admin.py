@@ -20,8 +20,8 @@ from common.kafka.base import (
 )
 from common.kafka.connection import KafkaConnection
 from common.kafka.errors import KafkaRefusal
-from common.kafka.group_admin import CommittedPosition, in_parts
-from common.kafka.python_client.faults import described, translated
+from common.kafka.group_admin import CommittedPosition, in_parts, named
+from common.kafka.python_client.faults import described, fault_of_text, translated
 from common.kafka.python_client.options import common_options, opened
 from common.kafka.records import Partition
 
@@ -135,11 +135,9 @@ class PythonAdmin(ClusterAdmin):
     def committed(
         self, group: str, partitions: Collection[Partition] | None = None
     ) -> dict[Partition, CommittedPosition]:
-        with translated(self._cluster):
-            found = self._client.list_group_offsets({group: None})[group]
         return {
             Partition(*key): CommittedPosition(each.offset, each.metadata or "")
-            for key, each in found.items()
+            for key, each in self._positions_of([group])[group].items()
             if each.offset >= 0
         }
 
@@ -156,7 +154,7 @@ class PythonAdmin(ClusterAdmin):
         return found
 
     def _positions_of(self, groups: Sequence[str]) -> dict[str, Any]:
-        with translated(self._cluster):
+        with named(self._cluster, groups), translated(self._cluster):
             found: dict[str, Any] = self._client.list_group_offsets(dict.fromkeys(groups))
         return found
 
@@ -177,8 +175,11 @@ class PythonAdmin(ClusterAdmin):
         ]  # fmt: skip
 
     def _described(self, groups: Sequence[str]) -> dict[str, Any]:
-        with translated(self._cluster):
+        with named(self._cluster, groups), translated(self._cluster):
             found: dict[str, Any] = self._client.describe_groups([*groups])
+            for each in found.values():
+                if each["error"] and each["group_state"] != "Dead":
+                    raise fault_of_text(self._cluster, each["error"])
         return found
 
     def delete_groups(self, groups: Sequence[str]) -> None:

@@ -1,5 +1,6 @@
 """kafka-python's exceptions as result codes of records and as our errors."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -73,6 +74,12 @@ def fault_of(cluster: str, fault: Exception) -> KafkaFault:
     if isinstance(fault, _UNREACHABLE):
         return ClusterUnreachable(sentence)
     return KafkaFault(sentence)
+
+
+def fault_of_text(cluster: str, text: str) -> KafkaFault:
+    """As `fault_of`, of an error that the library passes on as text alone: `[Error 30] NAME: TEXT`."""
+    number = re.match(r"\[Error (\d+)\]", text)
+    return fault_of(cluster, errors.for_code(int(number[1]))()) if number else KafkaFault(f'kafka "{cluster}": {text}')
 
 
 def _topic_of(fault: errors.BrokerResponseError) -> str:

@@ -1,5 +1,6 @@
 """Administration by both drivers against a real broker."""
 
+import time
 import uuid
 from contextlib import closing
 
@@ -128,30 +129,63 @@ def test_topics_of_members_are_told_and_groups_that_are_gone_left_out(admin, exc
         assert admin.groups()[group] == "Stable"
 
 
-def test_groups_that_a_user_sees_and_may_not_read_are_told(admin, driver, brokers, new_topic):
+def permit(brokers, *rules):
+    """Change the access list of the user with a password: (group, operation, ALLOW or DENY)."""
     require("confluent-kafka" in installed(), "pip install confluent-kafka")  # it changes access lists
     from confluent_kafka import admin as hand
 
-    groups = [f"{kind}-{new_topic()}" for kind in ("denied", "allowed")]
-    for group in groups:
-        admin.set_group_offsets(group, {Partition(group.partition("-")[2], 0): 0})
     of_user = hand.ResourcePatternType.LITERAL, f"User:{SCRAM_USER}", "*"
-    rules = [
+    bindings = [
         hand.AclBinding(
             hand.ResourceType.GROUP, group, *of_user, hand.AclOperation[operation], hand.AclPermissionType[permission]
         )
-        for group, operation, permission in (
-            (groups[0], "ALL", "ALLOW"), (groups[0], "READ", "DENY"), (groups[1], "ALL", "ALLOW")
-        )
-    ]  # fmt: skip
+        for group, operation, permission in rules
+    ]
     with hand.AdminClient({"bootstrap.servers": brokers.bootstrap}) as of_hand:
-        for done in of_hand.create_acls(rules).values():
+        for done in of_hand.create_acls(bindings).values():
             done.result(30)
+
+
+@pytest.fixture
+def of_user_admin(driver, brokers):
     login = KafkaConnection(
         "test", (brokers.sasl_bootstrap,), "SASL_PLAINTEXT", "SCRAM-SHA-256", SCRAM_USER, SCRAM_PASSWORD
     )
-    with closing(driver.admin(login)) as of_user_admin:
-        until(lambda: of_user_admin.not_joinable([*groups, "no-such-group"]) == groups[:1], "the access list", 30.0)
+    with closing(driver.admin(login)) as made:
+        yield made
+
+
+def test_groups_that_a_user_sees_and_may_not_read_are_told(admin, of_user_admin, brokers, new_topic):
+    groups = [f"{kind}-{new_topic()}" for kind in ("denied", "allowed")]
+    for group in groups:
+        admin.set_group_offsets(group, {Partition(group.partition("-")[2], 0): 0})
+    permit(brokers, (groups[0], "ALL", "ALLOW"), (groups[0], "READ", "DENY"), (groups[1], "ALL", "ALLOW"))
+    until(lambda: of_user_admin.not_joinable([*groups, "no-such-group"]) == groups[:1], "the access list", 30.0)
+
+
+def test_a_group_that_a_user_may_not_see_is_named_with_the_permission_that_is_missing(
+    admin, of_user_admin, brokers, new_topic
+):  # fmt: skip
+    topic = new_topic()
+    group, partition = f"unseen-{topic}", Partition(topic, 0)
+    admin.set_group_offsets(group, {partition: 0})
+    permit(brokers, (group, "ALL", "ALLOW"))
+    until(lambda: not of_user_admin.not_joinable([group]), "the access list", 30.0)
+    permit(brokers, (group, "DESCRIBE", "DENY"))
+
+    def refused(ask, *asked):
+        began = time.monotonic()
+        try:
+            ask(*asked)
+        except KafkaRefusal as refusal:
+            assert time.monotonic() - began < 10.0, "far below the time after which a cluster counts as away"
+            named = f"group {group}: GROUP_AUTHORIZATION_FAILED" in str(refusal) and "user DESCRIBE it" in str(refusal)
+            return refusal.number == 30 and named
+        return False
+
+    until(lambda: refused(of_user_admin.not_joinable, [group]), "the access list", 30.0)
+    assert refused(of_user_admin.not_joinable, ["no-such-group", group])
+    assert refused(of_user_admin.committed, group, [partition])
 
 
 def test_epochs_of_leaders_are_told(admin, new_topic):

@@ -2,6 +2,7 @@
 and given back. In each state the loss is told, and afterwards every part goes on by itself: nothing is lost or doubled.
 """
 
+import time
 from collections import Counter
 from contextlib import closing, contextmanager
 
@@ -20,6 +21,8 @@ from tests.services.kafka import SCRAM_PASSWORD, SCRAM_USER, KafkaBrokers
 from tests.waiting import until
 
 GROUP = "permitted"
+REFUSED_S_MAX = 20.0
+"""Far below the time after which a cluster counts as away."""
 
 
 class Permitted(Changing):
@@ -205,6 +208,11 @@ def test_a_copy_back_that_may_not_write_stands_with_a_sentence_and_goes_on(permi
     with permitted.denied(kind, name, "WRITE" if kind != "GROUP" else "ALL"):
         sent += permitted.send(topic, "denied", 10)
         permitted.wait_told(topic)
+        if kind == "GROUP":
+            for command in ("status", "rollback"):
+                began = time.monotonic()
+                assert f"group {name}: GROUP_AUTHORIZATION_FAILED" in permitted.refused(command, topic)
+                assert time.monotonic() - began < REFUSED_S_MAX
         rolling = permitted.begin("rollback", topic)
     assert rolling.wait(FOLLOWED_S_MAX) == 0, rolling.stderr.read()
     sent += permitted.send(topic, "after", 10)
