@@ -146,7 +146,7 @@ def test_without_a_mapped_file_each_append_is_written_and_copied(tap_desk, monke
     def fail(*_):
         raise OSError(28 if fault == "no room" else 24, fault)
 
-    intents = tap_desk.proxy.journaling.journal._area_map
+    intents = tap_desk.proxy.journaling.journal._mapped
     intents._map.close()
     intents._map = None
     monkeypatch.setattr(mapped.os, "posix_fallocate", fail)
