@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from common.readiness import Note
 from producer_proxy.buffer.drain import Drainer
 from producer_proxy.buffer.fallback import FallbackBuffer, no_suspicion
 from producer_proxy.buffer.ordering_keys import OnTopic, no_change
@@ -44,11 +45,15 @@ class Buffering:
             self.drainers[name] = Drainer(store, topics, self._drain_per_s, wait_for, self.buffer.engine_served)
 
     def health(self) -> dict[str, bool | str]:
-        """For /readyz: by store True, or the reason why it takes nothing."""
-        return {f"buffer {name}": store.fault() or True for name, store in self.stores.items()}
+        """For /readyz: by store True, or the reason why it takes nothing; while it has no room, a note."""
+        return {f"buffer {name}": store.fault() or _note(store.refusal()) for name, store in self.stores.items()}
 
     def stop(self) -> None:
         for drainer in self.drainers.values():
             drainer.stop()
         for store in self.stores.values():
             store.close()
+
+
+def _note(refusal: str | None) -> bool | str:
+    return Note(refusal) if refusal else True

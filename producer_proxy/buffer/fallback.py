@@ -107,9 +107,9 @@ class FallbackBuffer:
             self._suspected = False
             self._on_suspicion(False)
 
-    def put(self, entries: Sequence[BufferEntry]) -> list[int]:
-        """Store entries durably, in order; return one contract code per entry. Blocks the greenlet."""
-        codes = [int(Code.BUFFERED)] * len(entries)
+    def put(self, entries: Sequence[BufferEntry]) -> list[BufferError_ | None]:
+        """Store entries durably, in order; return None per stored entry, else the reason. Blocks the greenlet."""
+        errors: list[BufferError_ | None] = [None] * len(entries)
         for chain, topics in self._by_chain(entries).items():
             at = [index for index, entry in enumerate(entries) if entry.topic in topics]
             try:
@@ -118,10 +118,10 @@ class FallbackBuffer:
             except BufferError_ as error:
                 self.refused += len(at)
                 for index in at:
-                    codes[index] = int(error.code)
+                    errors[index] = error
         if not any(store.room.entries for store in self.stores.values()):
             self.engine_served()
-        return codes
+        return errors
 
     def held_by_others(self, store: BufferStore) -> set[str]:
         """Topics that another store must drain first.

@@ -55,7 +55,8 @@ class BufferMetrics:
             stats = store.stats()
             age_s = 0.0 if stats.oldest_at_ms is None else max(0, store.now_ms() - stats.oldest_at_ms) / 1000
             values = (
-                stats.entries, stats.bytes, age_s, stats.dead, stats.undeleted, stats.fault is None,
+                stats.entries, stats.bytes, age_s, stats.dead, stats.undeleted,
+                stats.fault is None and stats.refusal is None,
                 stats.warning is not None,
             )  # fmt: skip
             for gauge, value in zip(gauges.values(), values, strict=True):

@@ -7,8 +7,12 @@ from typing import Any, NamedTuple
 from gevent.event import Event
 
 from producer_proxy.buffer.entry import BufferEntry
+from producer_proxy.buffer.errors import BufferError_, BufferFull
 from producer_proxy.buffer.ordering_keys import OrderingKeys
 from producer_proxy.buffer.room import Room, RoomLimits
+
+REFUSED_MS = 60_000
+"""Time for which a put that the disk or Redis refused is told, if none succeeds: whether there is room again is not known."""
 
 
 class KeptEntry(NamedTuple):
@@ -26,6 +30,7 @@ class BufferStats(NamedTuple):
         undeleted: entries that the engine has and that the store could not delete yet; after a restart they are sent again.
         damaged: entries or byte ranges that could not be read and were reported.
         fault: why nothing can be stored now; None: it can.
+        refusal: why messages are refused, though the store works; None: they are not.
         warning: the store's weaknesses that an operator has allowed by name; None without any.
     """
 
@@ -36,6 +41,7 @@ class BufferStats(NamedTuple):
     undeleted: int
     damaged: int
     fault: str | None
+    refusal: str | None
     warning: str | None
 
 
@@ -61,6 +67,8 @@ class BufferStore(ABC):
         self.now_ms = now_ms
         self.filled = Event()
         self.on_known: Callable[[], None] = lambda: None
+        self._unfit: Sequence[BufferEntry] = ()  # of the last put that found no room
+        self._refused: tuple[str, int] | None = None  # sentence and time of the last put, if it could not be written
 
     def put(self, entries: Sequence[BufferEntry]) -> None:
         """Store all of them or none, durably on return. Blocks.
@@ -68,13 +76,20 @@ class BufferStore(ABC):
         Raises:
             BufferFull, BufferUnavailable: nothing was stored. BufferUncertain: it may be.
         """
-        self.room.check(entries, self.oldest_at_ms())
+        try:
+            self.room.check(entries, self.oldest_at_ms())
+        except BufferFull:
+            self._unfit = entries
+            raise
         self._enter(entries)
         try:
             self._write(entries)
-        except BaseException:
+        except BaseException as error:
             self._leave_unwritten(entries)
+            if isinstance(error, BufferError_) and not self.fault():
+                self._refused = str(error), self.now_ms()
             raise
+        self._refused = None
         self.filled.set()
 
     def remove(self, kept: Sequence[KeptEntry]) -> None:
@@ -110,7 +125,7 @@ class BufferStore(ABC):
     def stats(self) -> BufferStats:
         return BufferStats(
             self.room.entries, self.room.bytes, self.oldest_at_ms(), self.dead_count, self.undeleted, self.damaged, self.fault(),
-            self.warning(),
+            self.refusal(), self.warning(),
         )  # fmt: skip
 
     def found(self, entries: Sequence[BufferEntry]) -> None:
@@ -153,6 +168,17 @@ class BufferStore(ABC):
     def fault(self) -> str | None:
         """The reason why nothing can be stored now; None: the store works."""
         return None
+
+    def refusal(self) -> str | None:
+        """The reason why the last messages were refused, though the store works; None: there is room for them, or may be."""
+        try:
+            self.room.check(self._unfit if self.room.entries else (), self.oldest_at_ms())
+        except BufferFull as error:
+            return str(error)
+        self._unfit = ()
+        if self._refused is not None and self.now_ms() - self._refused[1] >= REFUSED_MS:
+            self._refused = None
+        return self._refused and self._refused[0]
 
     def warning(self) -> str | None:
         """The store's weaknesses that an operator has allowed by name; None without any."""

@@ -7,9 +7,11 @@ from common.contract import Code, SendResult
 from common.ids import parse_id
 from common.wire.calls import Message
 from producer_proxy.buffer.entry import BufferEntry
+from producer_proxy.buffer.errors import BufferFull
 from producer_proxy.buffer.fallback import DIVERTED_CODES, FallbackBuffer, patience_s
 from producer_proxy.send.delays import is_delayed
 from producer_proxy.send.pending import PendingMessage
+from producer_proxy.send.results import BUFFER_FULL
 from producer_proxy.targets.topics import Targets
 
 HotOutcome = tuple[int, int | None, int | None, bytes]
@@ -50,11 +52,11 @@ class Diversion:
         if any(each.target is not None and each.target.primary is self._targets.default for each in diverted):
             self._suspect(pending, waited_s)
         entries = [self._entry(each) for each in diverted]
-        for each, code in zip(diverted, self._buffer.put(entries), strict=True):
-            if code == Code.BUFFERED:
-                each.result = SendResult(code=code, id=each.shown_id)
+        for each, error in zip(diverted, self._buffer.put(entries), strict=True):
+            if error is None:
+                each.result = SendResult(code=int(Code.BUFFERED), id=each.shown_id)
             elif each.result is None or each.result.code != Code.TIMEOUT:  # an unknown outcome stays unknown
-                each.refuse(code)
+                each.refuse(int(error.code), BUFFER_FULL if isinstance(error, BufferFull) else None)
 
     def rescued(self, messages: Sequence[Message], outcomes: Sequence[HotOutcome], waited_s: float) -> list[SendResult]:
         """Results of a hot-path call in which the engine failed a message."""

@@ -19,6 +19,8 @@ SENTENCES = {
     Code.SHUTTING_DOWN: "this proxy is stopping; use another one",
 }
 
+BUFFER_FULL = "the broker takes nothing now, and the fallback buffer is full; nothing was stored"
+
 
 def refusal(
     code: int, sentence: str | None = None, shown_id: str | None = None, retry_after_ms: int = RETRY_AFTER_MS

@@ -130,22 +130,36 @@ def test_a_full_store_refuses_and_keeps_all_that_it_has(store, topics):
     assert room - 9000 < store.stats().bytes <= room
     assert store.stats().entries == taken
     assert not store.ordering_keys.holds("orders", b"never put")
+    assert ("has filled its share" if len(topics) == 1 else "full at") in store.stats().refusal
+    assert store.fault() is None
     store.remove(store.take((), 10, 1 << 20))
+    assert store.stats().refusal is None
     store.put([entry(5, size=8000)])
+
+
+def test_a_topic_that_has_filled_its_share_is_told_while_others_are_stored(store):
+    with pytest.raises(BufferFull):
+        for number in range(1000):
+            store.put([entry(number, size=8000)])
+    store.put([entry(1000, "pay")])
+    assert "topic=orders has filled its share" in store.refusal()
 
 
 def test_a_call_that_does_not_fit_as_a_whole_leaves_nothing_behind(store):
     with pytest.raises(BufferFull):
         store.put([entry(n, key=b"new", size=300_000) for n in range(3)])
     assert numbers(store) == [] and not store.ordering_keys.holds("orders", b"new")
+    assert store.refusal() is None, "whatever is done, there will be no more room"
 
 
 def test_a_store_whose_oldest_entry_is_too_old_takes_nothing_more_and_still_gives(store, clock):
     store.put([entry(1)])
     clock.at_ms += LIMITS.age_ms_max + 2
+    assert "older than 60 s" in store.refusal()
     with pytest.raises(BufferFull, match="older than 60 s"):
         store.put([entry(2)])
     store.remove(store.take((), 1, 1 << 20))
+    assert store.refusal() is None
     store.put([entry(3)])
     assert numbers(store) == [3]
 

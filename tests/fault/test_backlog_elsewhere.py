@@ -71,7 +71,7 @@ def left_and_adopted(start):
     """(another proxy, which has adopted the slot of the first one; the first one, started again)."""
     config = MemoryConfig()
     first, other = start("first", config), start("other", config.peer())
-    assert first.buffer.put([entry(n) for n in range(10)]) == [Code.BUFFERED] * 10 and first.redis.room.entries == 10
+    assert first.buffer.put([entry(n) for n in range(10)]) == [None] * 10 and first.redis.room.entries == 10
     first.stop()
     other.redis._check()
     assert other.redis._slots.adopted == {0}
@@ -84,7 +84,7 @@ def test_what_comes_after_a_restart_waits_on_the_disk_for_the_part_that_another_
     assert not again.buffer.has_backlog(ELSEWHERE)
     told = []
     again.buffer._on_topic = lambda *each: told.append(each)
-    assert again.buffer.put([entry(10), entry(11, ELSEWHERE)]) == [Code.BUFFERED] * 2
+    assert again.buffer.put([entry(10), entry(11, ELSEWHERE)]) == [None] * 2
     assert numbers(again.disk) == [10] and numbers(again.redis) == [11]
     assert again.drainable() == []
     other.redis.remove(other.redis.take((), 9, 1 << 20))
@@ -100,7 +100,7 @@ def test_what_comes_after_a_restart_waits_on_the_disk_for_the_part_that_another_
 
 def test_a_second_restart_still_knows_of_the_slot_that_another_proxy_drains(start):
     other, again = left_and_adopted(start)
-    assert again.buffer.put([entry(11, ELSEWHERE), entry(10)]) == [Code.BUFFERED] * 2
+    assert again.buffer.put([entry(11, ELSEWHERE), entry(10)]) == [None] * 2
     again.stop()
     third = start("first", again.config.peer())
     assert third.drainable() == [] and third.buffer.holds("orders", b"k")
@@ -109,7 +109,7 @@ def test_a_second_restart_still_knows_of_the_slot_that_another_proxy_drains(star
 
 def test_what_another_proxy_buffers_in_that_slot_later_is_not_waited_for(start):
     other, again = left_and_adopted(start)
-    assert again.buffer.put([entry(11, ELSEWHERE)]) == [Code.BUFFERED]
+    assert again.buffer.put([entry(11, ELSEWHERE)]) == [None]
     assert drain(other.redis) == [*range(10)]
     again.redis._check()
     other.redis._slots.shards(0)[part_of("orders")].push(pipe := other.redis._client.pipeline(), [b"later"])
@@ -158,7 +158,7 @@ def test_a_proxy_that_finds_no_free_slot_waits_no_longer_than_for_its_part(start
     monkeypatch.setattr(slots_module, "SLOTS", 2)
     third = start("first", again.config.peer())
     assert "all 2 slots are claimed" in third.redis.fault()
-    assert third.buffer.put([entry(10)]) == [Code.BUFFERED] and third.drainable() == []
+    assert third.buffer.put([entry(10)]) == [None] and third.drainable() == []
     assert drain(other.redis) == [*range(10)]
     third.redis._check()
     assert third.drainable() == [10] and "all 2 slots are claimed" in third.redis.fault()

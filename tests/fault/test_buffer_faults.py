@@ -189,6 +189,11 @@ def test_a_buffer_whose_disk_is_full_refuses_loses_nothing_and_is_used_again(pen
         with engine_stopped(penstock):
             load = Paced(lambda: proxy.address, shop, topic, 3000).start()
             until(lambda: proxy.metric("penstock_buffer_refused_total") > 50, "the disk is full", 30)
+            assert "No space left on device" in proxy.readiness()
+            with Sender(proxy.address, shop) as sender:
+                refused = sender.one(topic, b"large:0:".ljust(16_384, b"."), key="large")
+            assert (refused.code, "the fallback buffer is full" in refused.error) == (Code.UNAVAILABLE, True)
+            assert proxy.metric("penstock_buffer_working") == 0
         proxy.wait_drained()
         told = load.stop()
         proxy.wait_drained()

@@ -2,6 +2,7 @@
 
 import gevent
 import pytest
+from prometheus_client import CollectorRegistry, generate_latest
 
 import producer_proxy.buffer.redrive as redrive_module
 import producer_proxy.proxy as proxy_module
@@ -11,6 +12,7 @@ from common.config.definitions import ApplicationDefinition, Grant, Key, TopicDe
 from common.config.memory_store import MemoryConfigStore as MemoryConfig
 from common.contract import Code, Message, encode_call
 from common.net import listen
+from common.readiness import Note
 from common.wire import walk_send
 from engine.client.brokers import Brokers
 from producer_proxy.buffer.buffering import Buffering
@@ -19,9 +21,11 @@ from producer_proxy.buffer.drain import Drainer
 from producer_proxy.buffer.entry import BufferEntry
 from producer_proxy.buffer.errors import BufferFull
 from producer_proxy.buffer.memory_store import BufferMemoryStore
+from producer_proxy.buffer.metrics import BufferMetrics
 from producer_proxy.buffer.redrive import DeadFile
 from producer_proxy.buffer.room import RoomLimits
 from producer_proxy.proxy import ProducerProxy
+from producer_proxy.send.results import BUFFER_FULL
 from tests.services.fake_broker import KEY, FakeBroker, wait_until
 from tests.unit.producer_proxy.send.desk import SECRET, Client, Rpc, credential, request
 
@@ -376,8 +380,30 @@ def test_a_buffer_that_takes_nothing_is_unavailable_and_a_timeout_stays_unknown(
     desk.broker.batch_code = Code.UNAVAILABLE
     (result,) = desk.send(message(b"2"))
     assert (result.code, result.retry_after_ms) == (Code.UNAVAILABLE, 200)
+    assert result.error == "the broker cannot be reached; nothing was stored"
     desk.broker.batch_code = 0
     assert desk.codes(message(b"3")) == [Code.OK]
+
+
+def test_a_buffer_without_room_is_unavailable_tells_so_and_is_noted_on_readyz_until_there_is_room(desk):
+    assert desk.proxy.health()["buffer disk"] is True
+    desk.broker.batch_code = Code.UNAVAILABLE
+    assert desk.codes(message(b"1")) == [Code.BUFFERED]
+    desk.disk.room._limits = RoomLimits(desk.disk.room.bytes + 1)
+    (result,) = desk.send(message(b"2"))
+    assert (result.code, result.retry_after_ms, result.error) == (Code.UNAVAILABLE, 200, BUFFER_FULL)
+    noted = desk.proxy.health()["buffer disk"]
+    assert isinstance(noted, Note) and noted.startswith("buffer: full at")
+    assert 'penstock_buffer_working{store="disk"} 0.0' in page(desk)
+    desk.broker.batch_code = 0
+    desk.wait_drained()
+    assert desk.proxy.health()["buffer disk"] is True and 'penstock_buffer_working{store="disk"} 1.0' in page(desk)
+
+
+def page(desk) -> str:
+    registry = CollectorRegistry()
+    registry.register(BufferMetrics(desk.proxy.buffering))
+    return generate_latest(registry).decode()
 
 
 def test_the_second_store_takes_what_the_first_refuses_and_waits_for_it_to_drain_first(desk):

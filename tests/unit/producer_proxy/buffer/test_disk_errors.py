@@ -11,6 +11,7 @@ from producer_proxy.buffer.disk import store as disk_store
 from producer_proxy.buffer.disk.store import DiskStore
 from producer_proxy.buffer.errors import BufferError_, BufferFull, BufferUnavailable, BufferUncertain
 from producer_proxy.buffer.room import RoomLimits
+from producer_proxy.buffer.store import REFUSED_MS
 from tests.unit.producer_proxy.buffer.entries import NOW_MS, entry, number_of, numbers
 from tests.waiting import until
 
@@ -89,6 +90,26 @@ def test_a_put_whose_system_call_fails_is_answered_with_the_truth(
     if says_not_stored:
         assert numbers(again) == [3] if is_first else [1, 3]
     again.close()
+
+
+@pytest.mark.parametrize("later", ["stored", "a minute"])
+def test_a_full_disk_is_told_until_a_message_is_stored_or_a_minute_has_passed_without_another(tmp_path, failing, later):
+    now_ms = NOW_MS
+    store = DiskStore(tmp_path, RoomLimits(), lambda: now_ms)
+    failing("pwrite", errno.ENOSPC)
+    for _ in range(2):
+        now_ms += REFUSED_MS - 1
+        with pytest.raises(BufferFull):
+            store.put([entry(1)])
+    now_ms += REFUSED_MS - 1
+    assert "No space left" in store.refusal() and store.fault() is None
+    if later == "stored":
+        failing.end()
+        store.put([entry(2)])
+    else:
+        now_ms += 1
+    assert store.refusal() is None
+    store.close()
 
 
 def test_a_write_that_failed_and_cannot_be_cut_off_is_unknown_and_later_puts_are_kept_apart(tmp_path, failing):
