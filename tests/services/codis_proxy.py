@@ -11,8 +11,8 @@ import threading
 import zlib
 from typing import Any
 
-ALLOWED = {b"RPUSH", b"LRANGE", b"LLEN", b"LINDEX", b"LTRIM", b"EVAL", b"PING", b"ECHO"}
-SERVER_COMMANDS = ("rpush", "lrange", "llen", "lindex", "ltrim", "eval", "ping", "echo")
+ALLOWED = {b"RPUSH", b"LRANGE", b"LLEN", b"LINDEX", b"LTRIM", b"EVAL", b"PING", b"ECHO", b"GET", b"SET"}
+SERVER_COMMANDS = ("rpush", "lrange", "llen", "lindex", "ltrim", "eval", "ping", "echo", "get", "set")
 
 
 class CodisProxy:
