@@ -270,6 +270,21 @@ def test_a_step_back_from_a_time_that_was_not_believed_counts_at_once(form):
     assert piece.stored_at_ms == node.m.env.now_ms()
 
 
+def test_a_step_that_is_met_between_two_comparisons_of_the_clocks_is_no_bound(form):
+    """Both are done once per second, and a millisecond may lie between their readings of the clock."""
+    node = Node(form, first=Retention(age_ms=HOUR // 2), second=Retention())
+    node.run()
+    node.m.env.clock_ms += 1_000
+    node.m.log.log_time.check()
+    node.m.env.wall_shift_ms += 100 * HOUR
+    node.m.env.clock_ms += 999
+    node.m.log.log_time.check()
+    node.m.env.wall_shift_ms -= 100 * HOUR
+    node.store()
+    (piece,) = node.m.log.read(1, 0, node.end, 1, 1000)
+    assert piece.stored_at_ms == node.m.env.now_ms()
+
+
 def test_an_operator_accepts_a_clock_that_is_far_behind_the_newest_message(form, caplog):
     node = Node(form, first=Retention(age_ms=HOUR // 2), second=Retention())
     node.run()
