@@ -16,14 +16,14 @@ from hmac import compare_digest
 from typing import NamedTuple
 
 TOKEN_SIZE = 40
-INSTANCE_AT, REPLY_BY_AT = 8, 16
+CALL_AT, INSTANCE_AT, REPLY_BY_AT = 4, 8, 16
 VERSION, BOUND_VERSION = 1, 2
 REPLY_KEY_SIZE = 32
 MAC_AT = 24
 _BODY = struct.Struct("<IIQq")
 _WAIT_BITS = 8
 """Of the first number: the version lies below the wait."""
-_INSTANCE, _REPLY_BY = struct.Struct("<Q"), struct.Struct("<q")
+_CALL, _INSTANCE, _REPLY_BY = struct.Struct("<IQ"), struct.Struct("<Q"), struct.Struct("<q")
 _MAC_SIZE = 16
 
 
@@ -113,3 +113,8 @@ def times_of(data: bytes, at: int = 0) -> tuple[int, int] | None:
     if data[at] != VERSION:
         return None
     return _REPLY_BY.unpack_from(data, at + REPLY_BY_AT)[0], int.from_bytes(data[at + 1 : at + 4], "little")
+
+
+def call_of(data: bytes, at: int = 0) -> tuple[int, int] | None:
+    """read_token()'s call and instance alone."""
+    return _CALL.unpack_from(data, at + CALL_AT) if data[at] == VERSION else None

@@ -6,7 +6,7 @@ it. So is one whose asker waits no more. All others are forgotten some seconds a
 
 A deadline is the time at which the request was stored, by the engine's clock, and the wait that its token names. The
 clock of the asker's proxy may differ, so its time is compared only for a token of an earlier version, without a wait.
-While the clock is behind the log's newest time, as after a step back, no deadline passes by it, and nothing is forgotten.
+The engine's clock may be set, too. So what is forgotten is over by the monotonic clock, which `CallTimes` knows.
 """
 
 from collections.abc import Callable
@@ -15,14 +15,13 @@ from common.reply_token import TOKEN_SIZE, times_of
 from common.timer_heap import TimerHeap
 from engine.link.codes import CONSUMER_FAILED, NO_CONSUMER, NO_REPLY
 from engine.link.record import HAS_TRAILER
+from engine.replies.call_times import STEP_MS, CallTimes
 
 REMEMBERED_MAX = 200_000
 REMEMBERED_MS = 5_000
 """Time after its deadline in which the outcome of a request can be queried."""
 TICK_MS = 1_000
 WAIT_MS_MAX = 300_000
-BEHIND_MS = 1_000
-"""The clock counts as set back when it is further behind the log's newest time; requests are remembered for longer."""
 
 
 class GivenRequest:
@@ -43,7 +42,8 @@ class Requests:
         wall_ms: Unix time, by which requests are stored.
         monotonic_ms: clock of the times for which requests are remembered.
         on_failed: called with the token when every group that was given a request has failed.
-        newest_ms: the log's newest time: no request is stored under an earlier one.
+        newest_ms: the log's newest time: no request is stored under an earlier one. A clock that is behind it was set
+            back, or is another node's.
     """
 
     def __init__(
@@ -55,7 +55,8 @@ class Requests:
         self.expired = 0  # not dispatched: past their deadlines, answered, failed or withdrawn
         self._given: dict[bytes, GivenRequest] = {}
         self._ended: dict[bytes, None] = {}  # answered, failed or withdrawn: no group gets them any more
-        self._kept_until_ms = 0  # by the wall clock, which was set back
+        self._calls = CallTimes(WAIT_MS_MAX + REMEMBERED_MS)
+        self._unsure_until_ms = 0  # until then, a request that is not in `_given` may have been given all the same
         self._ends = TimerHeap(TICK_MS)
         self._swept_tick = 0
 
@@ -66,11 +67,14 @@ class Requests:
         """Whether this record with a trailer is a request past its deadline, or that has ended: it is not delivered."""
         if self._ended and record[-TOKEN_SIZE:] in self._ended:
             return True
-        times = times_of(record, len(record) - TOKEN_SIZE)
+        at = len(record) - TOKEN_SIZE
+        times = times_of(record, at)
         if times is None:
             return False
         reply_by_ms, wait_ms = times
-        return (stored_at_ms + wait_ms if wait_ms else reply_by_ms) <= self._wall_ms()
+        if (stored_at_ms + wait_ms if wait_ms else reply_by_ms) <= max(self._wall_ms(), self._newest_ms()):
+            return True
+        return self._calls.age_ms(record, self._monotonic_ms(), at) >= _longest_ms(wait_ms)
 
     def given(self, group: str, record: bytes) -> None:
         """Note that this record with a trailer is dispatched to the group."""
@@ -81,10 +85,12 @@ class Requests:
             if times is None:
                 return
             self._forget_due()
+            until_ms = self._until_ms(token, times[1]) + REMEMBERED_MS
             if len(self._given) >= REMEMBERED_MAX:
+                self._unsure_until_ms = max(self._unsure_until_ms, until_ms)
                 return
             request = self._given[token] = GivenRequest()
-            request.tick = self._ends.schedule(self._until_ms(*times) + REMEMBERED_MS, token)
+            request.tick = self._ends.schedule(until_ms, token)
         request.given_to.add(group)
         request.failed.discard(group)
 
@@ -116,13 +122,21 @@ class Requests:
         """Reason for the missing reply: NO_CONSUMER, NO_REPLY or CONSUMER_FAILED. The asker waits no more.
 
         The request is withdrawn: no group gets it after the answer, nor again. Where no more can be remembered, the answer
-        is NO_REPLY, which says that a group may have it.
+        is NO_REPLY, which says that a group may have it; so it is to a late question.
         """
         request = self._given.get(token)
         if request is not None and request.failed >= request.given_to:
             return CONSUMER_FAILED
+        is_known = request is None and self._remembers(token)
         has_ended = self._end(token)
-        return NO_CONSUMER if has_ended and request is None else NO_REPLY
+        return NO_CONSUMER if has_ended and is_known else NO_REPLY
+
+    def _remembers(self, token: bytes) -> bool:
+        """Whether the request would be in `_given`, if a group had been given it."""
+        times, now_ms = times_of(token), self._monotonic_ms()
+        if times is None or now_ms < self._unsure_until_ms:
+            return False
+        return self._calls.age_ms(token, now_ms) < _longest_ms(times[1]) + REMEMBERED_MS - STEP_MS
 
     def _end(self, token: bytes) -> bool:
         """Give the request to no further group; False: it is not remembered."""
@@ -135,25 +149,30 @@ class Requests:
         self._ended[token] = None
         if (request := self._given.get(token)) is not None:
             self._ends.cancel(request.tick, token)
-            request.tick = self._ends.schedule(self._until_ms(*times) + REMEMBERED_MS, token)
+            request.tick = self._ends.schedule(self._until_ms(token, times[1]) + REMEMBERED_MS, token)
         else:
-            self._ends.schedule(self._until_ms(*times) + BEHIND_MS, token)
+            self._ends.schedule(self._until_ms(token, times[1]) + STEP_MS, token)
         return True
 
-    def _until_ms(self, reply_by_ms: int, wait_ms: int) -> int:
-        """Monotonic time at which the deadline of a request has passed that was stored before now."""
-        return self._monotonic_ms() + min(max(wait_ms or reply_by_ms - self._wall_ms(), 0), WAIT_MS_MAX)
+    def _until_ms(self, token: bytes, wait_ms: int) -> int:
+        """Monotonic time at which the deadline has passed of a request that was stored before now.
+
+        `STEP_MS` later its call is known to be so old.
+        """
+        now_ms = self._monotonic_ms()
+        self._calls.see(token, now_ms)
+        return now_ms + _longest_ms(wait_ms)
 
     def _forget_due(self) -> None:
         now_ms = self._monotonic_ms()
         if now_ms // TICK_MS == self._swept_tick:
             return
         self._swept_tick = now_ms // TICK_MS
-        wall_ms, newest_ms = self._wall_ms(), self._newest_ms()
-        if newest_ms > wall_ms + BEHIND_MS:
-            self._kept_until_ms = newest_ms + WAIT_MS_MAX
-        if wall_ms < self._kept_until_ms:
-            return
         for token in self._ends.pop_due(now_ms):
             self._ended.pop(token, None)
             self._given.pop(token, None)
+
+
+def _longest_ms(wait_ms: int) -> int:
+    """Maximum time for which an asker waits whose token names this wait."""
+    return min(wait_ms or WAIT_MS_MAX, WAIT_MS_MAX)

@@ -1,13 +1,19 @@
 """Requests that consumers were given, by a clock that the test turns."""
 
+from random import Random
+from types import SimpleNamespace
+
 import pytest
 
+from common.believed_time import BelievedTime
 from common.reply_token import ReplyToken, ReplyTokens
 from engine.link.codes import CONSUMER_FAILED, NO_CONSUMER, NO_REPLY
+from engine.log.upkeep.log_time import LogTime
 from engine.replies import requests
 from engine.replies.requests import Requests
 
 TOKENS = ReplyTokens(b"k")
+HOUR_MS = 3_600_000
 
 
 class Desk:
@@ -27,6 +33,35 @@ class Desk:
 
     def is_over(self, record, stored_at_ms=None):
         return self.requests.is_over(record, self.now_ms + self.ahead_ms if stored_at_ms is None else stored_at_ms)
+
+
+class SetClock(Desk):
+    """A desk whose wall clock is set. Time is believed, and messages are stamped, as an engine does it."""
+
+    def __init__(self):
+        super().__init__()
+        believed = BelievedTime(self.wall_ms, lambda: self.now_ms)
+        log = SimpleNamespace(stored_ms_min=0)
+        view = SimpleNamespace(progress=lambda key: [], put_progress=lambda records: None)
+        self._log_time = LogTime(view, BelievedTime(self.wall_ms, lambda: self.now_ms), self.wall_ms, log, 0)
+        self.requests = Requests(believed.checked_ms, lambda: self.now_ms, newest_ms=lambda: self._log_time.newest_ms)
+        self.turn(5_000)
+
+    def wall_ms(self):
+        return self.now_ms + self.ahead_ms
+
+    def stored_ms(self):
+        return max(self.wall_ms(), self._log_time.newest_ms)
+
+    def step(self, step_ms):
+        self.ahead_ms += step_ms
+
+    def turn(self, ms):
+        """Let time pass; the log compares the clocks once per second."""
+        for _ in range(ms // 1_000):
+            self.now_ms += 1_000
+            self._log_time.check()
+        self.now_ms += ms % 1_000
 
 
 @pytest.fixture
@@ -110,12 +145,71 @@ def test_an_outcome_stays_true_until_a_clock_that_was_set_back_has_caught_up(des
     desk.ahead_ms = -3_600_000
     desk.now_ms += 1_000
     assert desk.requests.outcome(token) == (NO_REPLY if is_given else NO_CONSUMER)
-    for _ in range(2 * 60):
+    for call in range(2, 2 * 60):
         desk.now_ms += 60_000
         desk.newest_ms = max(desk.newest_ms, desk.now_ms + desk.ahead_ms)
-        desk.requests.given("h", desk.request(call=9)[1])  # any use forgets what it may
+        desk.requests.given("h", desk.request(call)[1])  # any use forgets what it may
         assert desk.is_over(record, stored_at_ms)
     assert desk.requests._ended == {}
+
+
+STEPS_MS = (0, 0, 50, 2_000, 30_000, 3_600_000, 7_200_000)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_steps_of_the_clock_bring_a_request_back_whose_asker_waits_no_more(seed):
+    """Another request makes the memory forget what it may; this one is looked at by a group that has not pulled before."""
+    random, desk = Random(seed), SetClock()
+    withdrawn = []
+    for call in range(1, 60):
+        desk.step(random.choice(STEPS_MS) * random.choice((-1, 1)))
+        token, record = desk.request(call, wait_ms=random.choice((150, 150, 2_000, 300_000)))
+        stored_at_ms = desk.stored_ms()
+        if random.random() < 0.5:
+            desk.requests.given("g", record)
+        desk.turn(random.choice((1, 150, 2_500, 10_000)))
+        if random.random() < 0.7:
+            assert desk.requests.outcome(token) in (NO_CONSUMER, NO_REPLY)
+            withdrawn.append((record, stored_at_ms))
+        assert all(desk.is_over(*each) for each in withdrawn), f"call {call}"
+
+
+@pytest.mark.parametrize("steps_ms", [(-HOUR_MS,), (HOUR_MS, -2 * HOUR_MS)])
+def test_a_withdrawn_request_that_was_forgotten_stays_over_after_a_step_back(steps_ms):
+    desk = SetClock()
+    token, record = desk.request(wait_ms=150)
+    stored_at_ms = desk.stored_ms()
+    desk.turn(150)
+    assert desk.requests.outcome(token) == NO_CONSUMER
+    for step_ms in steps_ms:
+        desk.turn(2_500)
+        assert desk.requests.outcome(desk.request(call=2)[0]) == NO_CONSUMER
+        desk.step(step_ms)
+    assert token not in desk.requests._ended
+    desk.turn(300)
+    assert desk.is_over(record, stored_at_ms)
+
+
+def test_a_request_that_was_stored_under_a_time_ahead_stays_withdrawn():
+    desk = SetClock()
+    desk.step(HOUR_MS)
+    token, record = desk.request(wait_ms=150)
+    stored_at_ms = desk.stored_ms()
+    desk.turn(150)
+    assert desk.requests.outcome(token) == NO_CONSUMER
+    desk.turn(2_500)
+    desk.requests.given("g", desk.request(call=2)[1])
+    assert token not in desk.requests._ended
+    assert desk.is_over(record, stored_at_ms)
+
+
+def test_after_a_start_whose_clock_is_behind_the_log_its_newest_time_counts(desk):
+    _, record = desk.request(wait_ms=150)
+    stored_at_ms = desk.now_ms
+    desk.ahead_ms = -HOUR_MS
+    assert not desk.is_over(record, stored_at_ms)
+    desk.newest_ms = stored_at_ms + 150
+    assert desk.is_over(record, stored_at_ms)
 
 
 def test_a_request_whose_asker_waits_no_more_is_not_dispatched_again(desk):
@@ -155,7 +249,7 @@ def test_a_request_whose_asker_was_told_that_it_failed_is_given_to_no_further_gr
     assert desk.requests.outcome(token) == CONSUMER_FAILED
     desk.now_ms += requests.REMEMBERED_MS
     desk.requests.given("g", desk.request(call=3)[1])
-    assert desk.requests._ended == {} and desk.requests.outcome(token) == NO_CONSUMER
+    assert desk.requests._ended == {} and desk.requests.outcome(token) == NO_REPLY
 
 
 def test_what_is_no_request_cannot_fail_one(desk):
@@ -178,8 +272,23 @@ def test_nothing_is_kept_of_what_was_answered_or_is_long_over(desk):
     assert len(desk.requests) == 1
 
 
-def test_a_full_memory_takes_no_more(desk, monkeypatch):
+def test_a_full_memory_takes_no_more_and_then_nobody_is_told_that_there_was_no_consumer(desk, monkeypatch):
     monkeypatch.setattr(requests, "REMEMBERED_MAX", 3)
-    for call in range(10):
-        desk.requests.given("g", desk.request(call)[1])
+    asked = [desk.request(call) for call in range(10)]
+    for _, record in asked:
+        desk.requests.given("g", record)
     assert len(desk.requests) == 3
+    desk.now_ms += 1_000
+    desk.requests.answered(asked[0][0])
+    assert desk.requests.outcome(asked[9][0]) == NO_REPLY
+    desk.now_ms += requests.REMEMBERED_MS
+    assert desk.requests.outcome(desk.request(11)[0]) == NO_CONSUMER
+
+
+def test_a_group_that_was_given_a_request_is_not_denied_after_it_was_forgotten(desk):
+    token, record = desk.request(wait_ms=1_000)
+    desk.requests.given("g", record)
+    desk.now_ms += 1_000 + requests.REMEMBERED_MS
+    desk.requests.given("g", desk.request(2)[1])
+    assert len(desk.requests) == 1
+    assert desk.requests.outcome(token) == NO_REPLY
