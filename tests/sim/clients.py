@@ -1,4 +1,4 @@
-"""Clients of a simulated engine that check its answers: senders, consumers, askers, and an operator.
+"""Clients of a simulated engine that check its answers: senders and an operator.
 
 Each client owns one link and keeps reconnecting. Its choices come from a source of its own, so leaving a client out
 changes no other one's.
@@ -7,7 +7,6 @@ changes no other one's.
 import json
 
 from common.keyhash import queue_of
-from common.reply_token import TOKEN_SIZE, ReplyToken, ReplyTokens
 from engine.link import layout
 from engine.link.append import read_results
 from engine.link.batch import encode_batch
@@ -19,7 +18,6 @@ from tests.sim.link import Link
 from tests.sim.sent import Broken, Sent
 
 RECONNECT_MS = 400
-TOKENS = ReplyTokens(b"k")
 ID_WINDOW_MS = 3_600_000
 TAGS = ("red", "green", "blue")
 FRESH_MS = 1_500
@@ -289,58 +287,6 @@ class Sender(Client):
                 self.history.stored(sent, (topic, first_queue, offset), durable)
             else:
                 self._refuse(sent, code)
-
-
-class Asker(Sender):
-    """Sends requests, and checks that the replies are to its own."""
-
-    def on_ready(self, link: Link) -> None:
-        self.instance = self.random.randrange(1, 1 << 62)
-        ready = super().on_ready
-        link.ask(layout.LISTEN, layout.INSTANCE.pack(self.instance), lambda code, payload: ready(link))
-
-    def work(self, link: Link) -> None:
-        topic = self._pick_topic()
-        topic_id = self.known.find(topic)
-        if topic_id is None:
-            wanted = [(topic, self.topics_queues(topic))]
-
-            def on_topics(code: int, payload: bytes) -> None:
-                if code == layout.OK:
-                    self.known.learn(wanted, payload)
-                self._later(link)
-
-            link.ask(layout.TOPIC, encode_topics(wanted), on_topics)
-            return
-        sent = self.message(topic)
-        token = TOKENS.make(ReplyToken(self.number, self.instance, self.history.wall_ms + 3_600_000))
-        record = bytes([layout.HAS_TRAILER]) + sent.message + token
-        queue = self.random.randrange(self.topics_queues(topic))
-        batch = encode_batch(topic_id, queue, [len(record).to_bytes(4, "little") + record])
-        self.history.asked[token] = sent.name
-
-        def on_answer(code: int, answer: bytes) -> None:
-            if code == layout.OK:
-                (result,) = read_results(answer)
-                self._on_result((topic, queue, [sent]), result, True)
-            else:
-                self.history.refused(sent, code)
-            self._later(link)
-
-        link.ask(layout.APPEND, layout.APPEND_HEAD.pack(layout.FSYNC, 1) + batch, on_answer)
-
-    def on_unasked(self, link: Link, op: int, payload: bytes) -> None:
-        number, code = layout.FORWARD_HEAD.unpack_from(payload)
-        token = payload[layout.FORWARD_HEAD.size :][:TOKEN_SIZE]
-        name = self.history.asked.get(token)
-        if name is None or not name.startswith(f"{self.name}#"):
-            raise Broken(f"{self.name}: got the reply to {name}")
-        if code == layout.OK:
-            if payload[layout.FORWARD_HEAD.size + TOKEN_SIZE :] != b"answer to " + name.encode():
-                raise Broken(f"{self.name}: the reply to {name} is {payload[-80:]!r}")
-            self.history.replied[token] = self.history.replied.get(token, 0) + 1
-        if number:
-            link.tell(layout.FORWARDED, layout.FORWARDED_BODY.pack(number, layout.OK))
 
 
 class Operator(Client):

@@ -137,6 +137,7 @@ class Consumer(Client):
                 self.group, record.place, record.message, record.attempt, record.stored_at_ms, lease, self._sent_ms
             )
             if record.token:
+                self._check_withdrawn(sent)
                 self._reply(link, record.token, sent)
             found = self._verdict(record, lease)
             if found is not None:
@@ -149,6 +150,13 @@ class Consumer(Client):
         attempt, total = max((piece.attempt for piece in pieces), default=1), sum(piece.count for piece in pieces)
         if total > max(1, wanted >> (attempt - 1)):
             raise Broken(f"attempt {attempt} of a message came in a pull with {total} of {wanted} messages")
+
+    def _check_withdrawn(self, sent: Sent) -> None:
+        process, at_ms = sent.withdrawn
+        if process == self.history.process and self._sent_ms > at_ms:
+            raise Broken(
+                f"group={self.group}: got {sent.name} {self._sent_ms - at_ms} ms after its asker knew the outcome"
+            )
 
     def _reply(self, link: Link, token: bytes, sent: Sent) -> None:
         link.ask(layout.REPLY, token + b"answer to " + sent.name.encode(), lambda code, payload: None)

@@ -6,7 +6,7 @@ from typing import Any
 
 from engine.link import layout
 from tests.sim.scenario import Fault, Part, Scenario
-from tests.sim.themes import THEMES, copied_sources, cut_deletions, unreadable_end
+from tests.sim.themes import THEMES, copied_sources, cut_deletions, unreadable_end, withdrawn_requests
 
 ORDERS, ASKS = {"orders": 3}, {"asks": 2}
 FRESH = {"fresh-": 2}
@@ -76,6 +76,8 @@ def draw(seed: int) -> Scenario:
         return unreadable_end(random, drawn)
     if seed % 8 == 6 and not is_long:
         return copied_sources(random, drawn)
+    if seed % 40 == 11:
+        return withdrawn_requests(random, drawn)
     return cut_deletions(random, drawn) if seed % 50 == 8 and not is_long else drawn
 
 

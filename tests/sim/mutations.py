@@ -289,6 +289,15 @@ _TIMERS = (
         "    for base, at, size in store.log.fired:\n", "    for base, at, size in ():\n",
     ),
     Mutant(
+        "a forgotten request is over by the wall clock alone", "engine.replies.requests",
+        "        return self._calls.age_ms(record, self._monotonic_ms(), at) >= _longest_ms(wait_ms)\n",
+        "        return False\n",
+    ),
+    Mutant(
+        "the outcome does not withdraw the request", "engine.replies.requests",
+        "        has_ended = self._end(token)\n", "        has_ended = True\n",
+    ),
+    Mutant(
         "a reply goes to another asker", "engine.replies.exchange",
         "        target = self._by_instance.get(instance)\n        if target is None or len",
         "        target = next(iter(self._by_instance.values()), None)\n        if target is None or len",

@@ -26,11 +26,12 @@ class Sent:
         due_ms: of a delayed message, else 0.
         cancelled: of a delayed message, as `state`: "", open, kept, refused.
         sent_ms: time of the world at which it was sent first.
+        withdrawn: of a request: the process that told its outcome, and when the asker knew it. No group gets it after that.
     """
 
     __slots__ = (
         "cancelled", "due_ms", "durable", "key", "message", "name", "once", "order", "place", "sent_ms", "state", "tag",
-        "topic",
+        "topic", "withdrawn",
     )  # fmt: skip
 
     def __init__(self, topic: str, name: str, order: int, message: bytes, key: bytes, tag: str) -> None:
@@ -38,6 +39,7 @@ class Sent:
         self.state, self.durable, self.once, self.due_ms, self.cancelled = "open", False, True, 0, ""
         self.place: Place | None = None
         self.sent_ms = 0
+        self.withdrawn = -1, 0
 
 
 class GroupRules(NamedTuple):

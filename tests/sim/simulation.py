@@ -8,7 +8,8 @@ from common.limited_log import LimitedLog, LineKind
 from engine.config import LogConfig
 from engine.errors import EngineError
 from engine.timers.missing import LOOK_MS
-from tests.sim.clients import Asker, Client, Sender
+from tests.sim.asker import Asker
+from tests.sim.clients import Client, Sender
 from tests.sim.config import SimulatedConfig
 from tests.sim.consumer import Consumer
 from tests.sim.copier import Copier, check_copied
@@ -29,6 +30,7 @@ STEP_MS = 400
 RULES = {
     "billing": GroupRules("billing", ()),
     "desk": GroupRules("desk", ()),
+    "late": GroupRules("late", ()),
     "reds": GroupRules("reds", (), tags=("red",)),
     "bykey": GroupRules("bykey", (), order="key", attempts_max=1000),
     "strict": GroupRules("strict", (), attempts_max=3),

@@ -180,6 +180,20 @@ def copied_sources(random: Random, scenario: Scenario) -> Scenario:
     return replace(found, parts=parts_read, topics=topics)
 
 
+def withdrawn_requests(random: Random, scenario: Scenario) -> Scenario:
+    """Askers that wait briefly, a group that comes late, and a clock that is set, at times twice."""
+    at_ms, step_ms = random.randint(1_000, 4_000), random.choice((60_000, 5_400_000))
+    faults = [Fault("clock_back", at_ms, 0, {"step_ms": -step_ms})]
+    if random.random() < 0.5:
+        faults.append(Fault("clock_ahead", random.randint(300, at_ms), 0, {"step_ms": step_ms // 2}))
+    asks, wait_ms = {"asks": 2}, random.choice((100, 150, 700))
+    options = {"topics": asks, "pause_ms": 150, "durability": (layout.FSYNC,), "wait_ms": wait_ms}
+    parts = [Part("asker", name, options) for name in ("hasty", "hurried")]
+    parts.append(Part("consumer", "late-0", {"group": "late", "topics": asks, "work_ms": 6_000, "max_messages": 1}))
+    longer = replace(scenario, length_ms=max(scenario.length_ms, 8_000))
+    return _with(longer, f"{scenario.theme}, withdrawn requests".removeprefix(", "), parts, faults)
+
+
 def _time(random: Random, scenario: Scenario) -> int:
     return random.randint(300, max(301, scenario.length_ms - 100))
 

@@ -221,7 +221,7 @@ class Truth:
 
     def _check_replies(self) -> None:
         for token, count in self.history.replied.items():
-            if count > 3 + sum(self.history.groups["desk"].frames.values()):
+            if count > 3 + sum(sum(self.history.groups[name].frames.values()) for name in ("desk", "late")):
                 raise Broken(f"{self.history.asked[token]}: {count} replies")
 
     def _check_requests(self) -> None:
