@@ -108,7 +108,9 @@ class LogTime:
         has_changed = self.time.check()
         wall_ms, kept_ms = self._wall_ms(), self._appender.stored_ms_min
         if not self.time.ahead_ms:
-            self._appender.stored_ms_min = max(self.time.now_ms(), kept_ms)  # a step since the last comparison may not count
+            self._appender.stored_ms_min = max(
+                self.time.now_ms(), kept_ms
+            )  # a step since the last comparison may not count
         if kept_ms - wall_ms > DRIFT_MS:
             limited.warning(
                 "the wall clock is %.0f s behind the newest message: until it gets there, messages are stored under the "

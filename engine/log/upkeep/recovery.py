@@ -88,14 +88,18 @@ class Recovery:
         return found
 
     def _newest_ms(self, found: Recovered) -> int:
-        """Time at which the log's last batch was stored; the active segment's creation when there is none."""
+        """Time at which the log's last batch was stored; the active segment's creation when there is none.
+
+        A segment is made before it is begun, and its creation may be a time ahead that was never believed.
+        """
         assert found.active is not None
-        active_ms = max(found.active.header.created_ms, self._tail.last.stored_ms)
-        if self._tail.last.at or not found.sealed:
-            return active_ms
+        if self._tail.last.at:
+            return self._tail.last.stored_ms
+        if not found.sealed:
+            return found.active.header.created_ms
         last = self._open_sealed(found, found.sealed[-1])
         try:
-            return max(active_ms, newest_ms(self._env, last) or 0)
+            return newest_ms(self._env, last) or found.active.header.created_ms
         finally:
             last.close()
 

@@ -147,7 +147,7 @@ class Retainer:
     def _check(self) -> None:
         """Look at the disk and at the clocks."""
         level = self.disk.check()
-        self._roller.retry(self._appender.epoch, self.disk.free)
+        self._roller.retry(self._appender, self.disk.free)
         # What is left of the last segment is for relocation, progress and topics.
         full = self._stuck or self._roller.fault
         if level >= DiskLevel.REFUSE or self.disk.is_gone:

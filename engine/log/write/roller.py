@@ -56,11 +56,11 @@ class SegmentRoller:
         self._segments.active = segment
         self._syncer.switch(segment.file, position)
         if self.prepared is None:
-            self._submit(appender.epoch)
+            self._submit(appender)
 
     def roll(self, appender: Appender) -> bool:
         """Continue in the next segment, which usually is ready. Returns False when the disk has no room for one."""
-        following = self._take_prepared(appender.epoch)
+        following = self._take_prepared(appender)
         if following is None:
             return False
         try:
@@ -105,10 +105,10 @@ class SegmentRoller:
         if self.prepared is not None:
             self.prepared.close()
 
-    def _create(self, epoch: int) -> Segment:
+    def _create(self, epoch: int, created_ms: int) -> Segment:
         active = self._segments.active.header
         header = SegmentHeader(
-            active.log_id, self._segments.active.next_base, epoch, self._segment_bytes, self._env.now_ms(), NOT_BEGUN
+            active.log_id, self._segments.active.next_base, epoch, self._segment_bytes, created_ms, NOT_BEGUN
         )
         try:
             made = create_segment(self._env, self._directory, header)
@@ -119,27 +119,32 @@ class SegmentRoller:
         self.fault = ""
         return made
 
-    def _submit(self, epoch: int) -> None:
+    def _created_ms(self, appender: Appender) -> int:
+        """Now; as batches, not behind the log: a start looks for ids in no segment before three that are too old."""
+        return max(self._env.now_ms(), appender.stored_ms_min)
+
+    def _submit(self, appender: Appender) -> None:
         """Have the next segment made in the background, once: a second one would take the first one's name."""
         if not self._is_preparing:
             self._is_preparing = True
-            self._preparer.submit(lambda: self._prepare(epoch))
+            epoch, created_ms = appender.epoch, self._created_ms(appender)
+            self._preparer.submit(lambda: self._prepare(epoch, created_ms))
 
-    def _prepare(self, epoch: int) -> None:
+    def _prepare(self, epoch: int, created_ms: int) -> None:
         """Create the next segment in the background. Without room for it, the roll tries again."""
         try:
-            self.prepared = self._create(epoch)
+            self.prepared = self._create(epoch, created_ms)
         except DiskFullError as error:
             limited.warning("%s: the current segment is the last one", error)
         finally:
             self._is_preparing = False
 
-    def retry(self, epoch: int, free_bytes: int) -> None:
+    def retry(self, appender: Appender, free_bytes: int) -> None:
         """Create the next segment in the background if there was no space for it, and there is now."""
         if self.fault and self.prepared is None and free_bytes > self._segment_bytes:
-            self._submit(epoch)
+            self._submit(appender)
 
-    def _take_prepared(self, epoch: int) -> Segment | None:
+    def _take_prepared(self, appender: Appender) -> Segment | None:
         """The prepared segment; made here, which blocks, when it is not ready. None when there is no room."""
         if self.prepared is None:
             self._preparer.drain()
@@ -147,7 +152,7 @@ class SegmentRoller:
             if self._env.now_ms() == self._refused_at:
                 return None
             try:
-                self.prepared = self._create(epoch)
+                self.prepared = self._create(appender.epoch, self._created_ms(appender))
             except DiskFullError:
                 # Once per millisecond: every batch of a frame would try otherwise.
                 self._refused_at = self._env.now_ms()

@@ -111,6 +111,18 @@ def test_a_restart_keeps_no_id_for_longer_than_a_window_can_be_because_of_a_wron
     assert node.send(b"id") == OK
 
 
+def test_segments_that_were_begun_while_the_clock_was_back_hide_no_ids_of_earlier_ones_from_a_start(node):
+    assert node.send(b"id") == OK
+    node.wait(1_000)
+    node.step(-3 * 24 * HOUR)
+    for number in range(80):
+        assert node.send(b"meanwhile-%d" % number, body=bytes(600)) == OK
+    node.step(3 * 24 * HOUR)
+    node.wait(2_000)
+    node.m.reopen()
+    assert node.send(b"id") == DUPLICATE
+
+
 def test_a_clock_that_is_years_back_at_a_start_forgets_no_id(node):
     assert node.send(b"id") == OK
     node.step(-20 * 365 * 24 * HOUR)

@@ -270,6 +270,22 @@ def test_a_step_back_from_a_time_that_was_not_believed_counts_at_once(form):
     assert piece.stored_at_ms == node.m.env.now_ms()
 
 
+def test_a_segment_that_was_made_under_a_time_that_was_not_believed_is_no_bound_after_a_start(form):
+    node = Node(form, first=Retention(age_ms=HOUR // 2), second=Retention())
+    node.run()
+    node.m.env.wall_shift_ms += 100 * HOUR
+    node.run()
+    for _ in range(30):
+        node.store()
+    node.m.env.wall_shift_ms -= 100 * HOUR
+    node.run()
+    node.store()
+    node.restart()
+    node.store()
+    (piece,) = node.m.log.read(1, 0, node.end + 31, 1, 1000)
+    assert piece.stored_at_ms == node.m.env.now_ms()
+
+
 def test_a_step_that_is_met_between_two_comparisons_of_the_clocks_is_no_bound(form):
     """Both are done once per second, and a millisecond may lie between their readings of the clock."""
     node = Node(form, first=Retention(age_ms=HOUR // 2), second=Retention())

@@ -12,10 +12,10 @@ def test_a_segment_that_is_being_made_is_not_made_again(form, monkeypatch):
     roller.prepared.close()
     roller.prepared, roller.fault = None, "disk full"
     for _ in range(3):
-        roller.retry(1, 1 << 40)
+        roller.retry(machine.log.appender, 1 << 40)
     assert len(tasks) == 1
     tasks.pop()()
     made = roller.prepared
-    roller.retry(1, 1 << 40)
+    roller.retry(machine.log.appender, 1 << 40)
     assert made is not None and roller.fault == "" and tasks == []
     machine.log.close()
