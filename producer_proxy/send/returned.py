@@ -7,8 +7,8 @@ from common.ids import assigned_at_ms
 from producer_proxy.send.pending import PendingMessage, open_ones
 from producer_proxy.targets.base import SendTarget
 
-EARLY_MS = 600_000
-"""An id may be from a proxy whose clock is ahead by so much."""
+EARLY_MS = 86_400_000
+"""An id may be from a proxy whose clock is ahead by so much, or was. Random ids of other makers are hardly ever so near."""
 
 
 class ReturnedMessages:

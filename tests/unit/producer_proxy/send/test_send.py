@@ -382,6 +382,15 @@ def test_a_message_that_was_not_stored_is_sent_and_checked_under_its_assigned_id
     assert len(desk.broker.checked) == checked + 1
 
 
+def test_an_id_that_was_assigned_while_the_clock_was_hours_ahead_is_looked_up_when_the_clock_is_right_again(desk):
+    client, fixed = desk.client(), credential()
+    (first,) = client.call(request(Message(topic="orders"), credential=fixed))
+    ahead = f"{int(first.id[:12], 16) + 20 * 3_600_000:012x}{first.id[12:-8]}ffffffff"
+    asked = desk.rpc.asked
+    assert codes(client.call(request(Message(topic="orders", id=ahead), credential=fixed))) == [Code.OK]
+    assert desk.rpc.asked == asked + 1
+
+
 @pytest.mark.parametrize("shown", ["0190a1b2c3d47abc8def0123456789ab", "ff" * 16, "order-1"])
 def test_ids_of_other_makers_are_not_looked_up(desk, shown):
     client, fixed = desk.client(), credential()
