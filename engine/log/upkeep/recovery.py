@@ -88,10 +88,7 @@ class Recovery:
         return found
 
     def _newest_ms(self, found: Recovered) -> int:
-        """Time at which the log's last batch was stored; the active segment's creation when there is none.
-
-        A segment is made before it is begun, and its creation may be a time ahead that was never believed.
-        """
+        """When the log's last batch was stored; without one when the active segment was made, a time that may be ahead."""
         assert found.active is not None
         if self._tail.last.at:
             return self._tail.last.stored_ms
