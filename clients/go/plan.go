@@ -14,10 +14,11 @@ import (
 // A message waits while an earlier one of its key does: so a key keeps its order over retries. It holds because a proxy
 // that refuses a message stores none of its key's later messages of the same call.
 type plan struct {
-	entries []entry
-	open    int
-	config  Config
-	chance  float64 // of the jitter; drawn once, so that messages refused together are sent again together
+	entries   []entry
+	open      int
+	config    Config
+	isRequest bool    // a reply is waited for
+	chance    float64 // of the jitter; drawn once, so that messages refused together are sent again together
 }
 
 type entry struct {
@@ -93,6 +94,9 @@ func (p *plan) answered(index int, answer *contract.SendResult_, now time.Time) 
 		if action == Refused {
 			e.code = Timeout
 		}
+	}
+	if p.isRequest && e.code == Duplicate && answer.Reply == nil {
+		e.code, e.reason = Timeout, "stored by an earlier attempt, whose reply cannot be had"
 	}
 	switch action {
 	case Later, Unknown:

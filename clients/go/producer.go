@@ -86,7 +86,8 @@ func (p *Producer) Send(ctx context.Context, message *Message) (Result, error) {
 }
 
 // Request sends one message and returns what a consumer replies. The message is not dispatched after wait. Without a
-// reply the *Error's code has the Action NoReply, and its Reason says which of the three it is.
+// reply the *Error's code has the Action NoReply, and its Reason says which of the three it is; or it is Timeout, also
+// when an earlier attempt was stored, whose reply cannot be had.
 func (p *Producer) Request(ctx context.Context, message *Message, wait time.Duration) (*Message, error) {
 	results, err := p.SendAll(ctx, []*Message{message}, How{ReplyWait: wait})
 	if err != nil {
@@ -95,8 +96,8 @@ func (p *Producer) Request(ctx context.Context, message *Message, wait time.Dura
 	if err := results[0].Err(); err != nil {
 		return nil, err
 	}
-	if results[0].Reply == nil { // an earlier attempt under the same ID was stored, and its reply went with it
-		return nil, &Error{Code: results[0].Code, Reason: "stored before", ID: results[0].ID}
+	if results[0].Reply == nil {
+		return nil, &Error{Code: results[0].Code, Reason: "no reply", ID: results[0].ID}
 	}
 	return results[0].Reply, nil
 }
@@ -123,6 +124,7 @@ func (p *Producer) SendAll(ctx context.Context, messages []*Message, how How) ([
 		deadline = asked
 	}
 	plan := newPlan(messages, now, p.config, rand.Float64())
+	plan.isRequest = how.ReplyWait > 0
 	var stay *endpoint
 	for plan.open > 0 && ctx.Err() == nil {
 		now = time.Now()

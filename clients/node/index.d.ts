@@ -136,7 +136,10 @@ export class Producer {
    * too: a message waits while an earlier one of its key does. Rejects with ContractError, ClosedError or TypeError.
    */
   sendAll(messages: Iterable<Message>, how?: SendHow): Promise<Result[]>;
-  /** What a consumer replies; the message is not dispatched after waitMs. SendError also when no reply comes. */
+  /**
+   * What a consumer replies; the message is not dispatched after waitMs. SendError also when no reply comes: NO_CONSUMER,
+   * NO_REPLY, CONSUMER_FAILED; or TIMEOUT, as an earlier attempt was stored, whose reply cannot be had.
+   */
   request(message: Message, waitMs: number, how?: SendHow): Promise<ReceivedMessage>;
   /** Resolves once the waiting caller has the reply; SendError STALE_RECEIPT when it no longer waits. */
   reply(delivery: Delivery, body: Uint8Array | string, properties?: Record<string, string>): Promise<Result>;

@@ -5,8 +5,8 @@
 
 namespace penstock::client {
 
-SendPlan::SendPlan(const std::vector<Message>& messages, Clock::time_point now, const Options& options)
-    : options_(options), entries_(messages.size()), open_(messages.size()) {
+SendPlan::SendPlan(const std::vector<Message>& messages, Clock::time_point now, const Options& options, bool is_request)
+    : options_(options), is_request_(is_request), entries_(messages.size()), open_(messages.size()) {
   for (std::size_t index = 0; index < messages.size(); index++) {
     const Message& message = messages[index];
     if (message.__isset.key) entries_[index].key = message.topic + '\0' + message.key;
@@ -49,6 +49,10 @@ void SendPlan::Answered(std::size_t index, const SendResult& answer, Clock::time
     entry.reason = "an earlier attempt may have stored it";
     if (!answer.error.empty()) entry.reason += "; the last one was answered: " + answer.error;
     if (action == Action::kRefused) entry.code = Code::TIMEOUT;
+  }
+  if (is_request_ && answer.code == Code::DUPLICATE && !answer.__isset.reply) {
+    entry.code = Code::TIMEOUT;
+    entry.reason = "stored by an earlier attempt, whose reply cannot be had";
   }
   switch (action) {
     case Action::kLater:

@@ -19,7 +19,8 @@ namespace penstock::client {
 /// that refuses a message stores none of its key's later messages of the same call.
 class SendPlan {
  public:
-  SendPlan(const std::vector<Message>& messages, Clock::time_point now, const Options& options);
+  /// `is_request`: a reply is waited for.
+  SendPlan(const std::vector<Message>& messages, Clock::time_point now, const Options& options, bool is_request);
 
   bool finished() const { return open_ == 0; }
   std::vector<std::size_t> Due(Clock::time_point now) const;
@@ -46,6 +47,7 @@ class SendPlan {
   };
 
   const Options& options_;
+  const bool is_request_;
   const double jitter_ = Jitter();  // drawn once: messages refused together are sent again together
   std::vector<Entry> entries_;
   std::size_t open_;

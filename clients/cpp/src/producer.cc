@@ -50,7 +50,7 @@ std::vector<Result> Producer::Impl::SendAll(std::vector<Message>& messages, cons
   for (Message& message : messages)
     if (!message.__isset.id) message.__set_id(NewId());
   const auto deadline = Clock::now() + options_.deadline + how.reply_wait;
-  SendPlan plan(messages, Clock::now(), options_);
+  SendPlan plan(messages, Clock::now(), options_, how.reply_wait.count() > 0);
   std::optional<std::size_t> stay;
   while (!plan.finished()) {
     const auto now = Clock::now();
@@ -160,7 +160,6 @@ Message Producer::Request(Message message, Milliseconds wait) {
   How how;
   how.reply_wait = wait;
   Result result = Send(std::move(message), how);
-  // Without one, an earlier attempt under the same id was stored, and its reply went with it.
   if (!result.reply) throw SendError(result.code, result.id, result.reason);
   return std::move(*result.reply);
 }

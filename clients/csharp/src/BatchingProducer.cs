@@ -215,7 +215,7 @@ namespace Penstock.Client
             internal Waiting(Message message)
             {
                 Message = message;
-                Size = new SendEntry(message, 0).SizeBytes;
+                Size = new SendEntry(message, 0, false).SizeBytes;
             }
 
             internal Message Message { get; }

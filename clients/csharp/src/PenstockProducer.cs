@@ -48,13 +48,13 @@ namespace Penstock.Client
         /// <summary>Sends one message and returns what a consumer replies.</summary>
         /// <param name="wait">added to the deadline; the message is not dispatched afterwards</param>
         /// <exception cref="PenstockException">as of <see cref="SendAsync"/>, or there is no reply: NO_CONSUMER,
-        /// NO_REPLY or CONSUMER_FAILED</exception>
+        /// NO_REPLY or CONSUMER_FAILED; or TIMEOUT, as an earlier attempt was stored, whose reply cannot be
+        /// had</exception>
         public async Task<Message> RequestAsync(
             Message message, TimeSpan wait, CancellationToken cancellation = default)
         {
             var sending = SendAllAsync(new[] { message }, null, wait, cancellation);
             SendOutcome outcome = (await sending.ConfigureAwait(false))[0];
-            // There is none also when an earlier attempt was stored, and its reply went with it.
             return outcome.Reply ?? throw outcome.Exception();
         }
 
@@ -84,7 +84,7 @@ namespace Penstock.Client
             foreach (Message each in messages)
             {
                 SendEntry.Prepare(each);
-                entries.Add(new SendEntry(each, nowMs));
+                entries.Add(new SendEntry(each, nowMs, replyWait > TimeSpan.Zero));
             }
             // By a thread of the pool, as Thrift's code would come back to the context of the caller.
             return Task.Run(() => SendAsync(entries, durability, replyWait?.TotalMilliseconds ?? 0, cancellation));

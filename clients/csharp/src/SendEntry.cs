@@ -9,14 +9,17 @@ namespace Penstock.Client
     internal sealed class SendEntry
     {
         private readonly object key; // without one the message is a key of its own
+        private readonly bool isRequest;
         private bool isMaybeStored;
         private string? error = "no proxy could be reached before the deadline";
         private SendResult? answer;
         private double dueAtMs;
 
-        internal SendEntry(Message message, double dueAtMs)
+        /// <param name="isRequest">a reply is waited for</param>
+        internal SendEntry(Message message, double dueAtMs, bool isRequest)
         {
             Message = message;
+            this.isRequest = isRequest;
             key = message.Key == null ? (object)this : (message.Topic, message.Key);
             this.dueAtMs = dueAtMs;
         }
@@ -89,6 +92,11 @@ namespace Penstock.Client
                 string told = string.IsNullOrEmpty(error) ? "" : $"; the last one was answered: {error}";
                 error = $"an earlier attempt may have stored it{told}";
                 Code = action == CodeAction.Refused ? Code.TIMEOUT : Code;
+            }
+            if (isRequest && Code == Code.DUPLICATE && result.Reply == null)
+            {
+                Code = Code.TIMEOUT;
+                error = "stored by an earlier attempt, whose reply cannot be had";
             }
             if (action == CodeAction.Elsewhere)
             {

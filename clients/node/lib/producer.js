@@ -17,11 +17,12 @@ const CALL_BYTES_MAX = 8_000_000; // well under Thrift's frame limit of 16,384,0
  * answer tells that it is stored. A later refusal applies only to that later attempt.
  */
 class Entry {
-  constructor(message, dueAt) {
+  /** `isRequest`: a reply is waited for. */
+  constructor(message, dueAt, isRequest) {
     const error = 'no proxy could be reached before the deadline';
     const state = { attempts: 0, settled: false, maybeStored: false, code: Code.UNAVAILABLE, error, answer: null };
     const key = message.key == null ? this : `${message.topic}\n${message.key}`; // without one a key of its own
-    Object.assign(this, { message, key, dueAt, ...state });
+    Object.assign(this, { message, key, dueAt, isRequest, ...state });
   }
 
   answered(answer, now, backoff) {
@@ -33,6 +34,10 @@ class Entry {
       const told = answer.error ? `; the last one was answered: ${answer.error}` : '';
       this.error = `an earlier attempt may have stored it${told}`;
       if (action === Action.REFUSED) this.code = Code.TIMEOUT;
+    }
+    if (this.isRequest && answer.code === Code.DUPLICATE && !answer.reply) {
+      this.code = Code.TIMEOUT;
+      this.error = 'stored by an earlier attempt, whose reply cannot be had';
     }
     if (action === Action.LATER || action === Action.UNKNOWN) {
       this.dueAt = now + pauseMs(answer.code, answer.retry_after_ms, backoff(this.attempts));
@@ -86,7 +91,7 @@ class Producer {
 
   async request(message, waitMs, how) {
     const result = await this.send(message, { ...how, replyWaitMs: waitMs });
-    if (!result.reply) throw new SendError(result); // an earlier attempt was stored, and its reply went with it
+    if (!result.reply) throw new SendError(result);
     return result.reply;
   }
 
@@ -122,7 +127,7 @@ class Producer {
     const deadline = performance.now() + (deadlineMs || this._options.deadlineMs) + (replyWaitMs ?? 0);
     const chance = Math.random(); // drawn once: messages refused together are sent again together
     const backoff = (failures) => backoffMs(failures, this._options, chance);
-    const entries = messages.map((message) => new Entry(message, performance.now()));
+    const entries = messages.map((message) => new Entry(message, performance.now(), replyWaitMs > 0));
     let open = entries;
     let stay = null;
     while (open.length) {

@@ -59,12 +59,12 @@ final class Producer
      * Send one message and return what a consumer replies.
      *
      * @param int $waitMs how long, added to the deadline; the message is not dispatched afterwards
-     * @throws SendException as for send; or no reply, for NO_CONSUMER, NO_REPLY and CONSUMER_FAILED say why
+     * @throws SendException as for send; or no reply, for NO_CONSUMER, NO_REPLY and CONSUMER_FAILED say why; or TIMEOUT,
+     *        as an earlier attempt was stored, whose reply cannot be had
      */
     public function request(Message $message, int $waitMs, ?int $durability = null, ?int $deadlineMs = null): Message
     {
         $result = $this->send($message, $durability, $waitMs, $deadlineMs);
-        // Without one, an earlier attempt under the same id was stored, and its reply went with it.
         return $result->reply ?? throw new SendException($result);
     }
 
@@ -103,7 +103,7 @@ final class Producer
         }
         $nowS = Clock::nowS();
         $deadlineS = $nowS + (($deadlineMs ?? $this->options->deadlineMs) + ($replyWaitMs ?? 0)) / 1000;
-        $plan = new SendPlan(array_values($messages), $nowS, $this->options);
+        $plan = new SendPlan(array_values($messages), $nowS, $this->options, (bool) $replyWaitMs);
         $stay = null;
         while (!$plan->finished()) {
             $nowS = Clock::nowS();

@@ -28,9 +28,16 @@ final class SendPlan
     /** Drawn once: messages refused together are sent again together. */
     private readonly float $chance;
 
-    /** @param list<Message> $messages */
-    public function __construct(array $messages, float $nowS, private readonly Options $options)
-    {
+    /**
+     * @param list<Message> $messages
+     * @param bool $isRequest a reply is waited for
+     */
+    public function __construct(
+        array $messages,
+        float $nowS,
+        private readonly Options $options,
+        private readonly bool $isRequest,
+    ) {
         $this->chance = Options::chance();
         foreach ($messages as $index => $message) {
             $this->entries[] = new SendEntry($nowS);
@@ -79,6 +86,10 @@ final class SendPlan
             $told = (string) $answer->error === '' ? '' : "; the last one was answered: $answer->error";
             $entry->error = "an earlier attempt may have stored it$told";
             $entry->code = $action === Action::Refused ? Code::TIMEOUT : $answer->code;
+        }
+        if ($this->isRequest && $answer->code === Code::DUPLICATE && $answer->reply === null) {
+            $entry->code = Code::TIMEOUT;
+            $entry->error = 'stored by an earlier attempt, whose reply cannot be had';
         }
         switch ($action) {
             case Action::Later:

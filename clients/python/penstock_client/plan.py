@@ -34,13 +34,22 @@ class SendPlan:
     """
     Args:
         keys: topic and key of each message; None: it has no key, and no order.
+        is_request: a reply is waited for.
     """
 
-    def __init__(self, keys: Sequence[Hashable | None], now_s: float, backoff_s: Callable[[int], float]) -> None:
+    def __init__(
+        self,
+        keys: Sequence[Hashable | None],
+        now_s: float,
+        backoff_s: Callable[[int], float],
+        *,
+        is_request: bool = False,
+    ) -> None:
         self.entries = [Entry(now_s) for _ in keys]
         self._keys = keys
         self._open = dict.fromkeys(range(len(keys)))  # in order
         self._backoff_s = backoff_s
+        self._is_request = is_request
 
     @property
     def finished(self) -> bool:
@@ -73,6 +82,8 @@ class SendPlan:
             told = f"; the last one was answered: {answer.error}" if answer.error else ""
             entry.error = f"an earlier attempt may have stored it{told}"
             entry.code = Code.TIMEOUT if action is Action.REFUSED else answer.code
+        if self._is_request and answer.code == Code.DUPLICATE and answer.reply is None:
+            entry.code, entry.error = Code.TIMEOUT, "stored by an earlier attempt, whose reply cannot be had"
         if action in (Action.LATER, Action.UNKNOWN):
             entry.due_s = now_s + pause_s(answer.code, answer.retry_after_ms, self._backoff_s(entry.attempts))
             entry.maybe_stored |= action is Action.UNKNOWN

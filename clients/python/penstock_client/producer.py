@@ -65,10 +65,11 @@ class Producer:
             wait_ms: maximum time to wait, added to the deadline; the message is not dispatched afterwards.
             how: as for `send_all`.
         Raises:
-            SendError: as for `send`; or there is no reply, with NO_CONSUMER, NO_REPLY or CONSUMER_FAILED as the reason.
+            SendError: as for `send`; or there is no reply, with NO_CONSUMER, NO_REPLY or CONSUMER_FAILED as the reason;
+                or TIMEOUT, as an earlier attempt was stored, whose reply cannot be had.
         """
         result = self.send(message, reply_wait_ms=wait_ms, **how)
-        if result.reply is None:  # an earlier attempt under the same id was stored, and its reply went with it
+        if result.reply is None:
             raise SendError(result)
         return result.reply
 
@@ -109,7 +110,7 @@ class Producer:
                 message.id = uuid.uuid4().hex
         now_s = time.monotonic()
         deadline_s = now_s + (deadline_ms or self._options.deadline_ms) / 1000 + (reply_wait_ms or 0) / 1000
-        plan = SendPlan([_key(each) for each in messages], now_s, self._pauses())
+        plan = SendPlan([_key(each) for each in messages], now_s, self._pauses(), is_request=bool(reply_wait_ms))
         stay = None
         while not plan.finished:
             now_s = time.monotonic()

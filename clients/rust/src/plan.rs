@@ -45,16 +45,18 @@ pub(crate) struct Entry {
     pub attempts: u32,
     pub is_settled: bool,
     pub code: Code,
+    is_request: bool,
     is_maybe_stored: bool,
     reason: String,
     answer: Option<SendResult>,
 }
 
 impl Entry {
-    pub fn new(message: Message, due: Instant) -> Entry {
+    /// `is_request`: a reply is waited for.
+    pub fn new(message: Message, due: Instant, is_request: bool) -> Entry {
         let reason = "no proxy could be reached before the deadline".into();
         let (attempts, is_settled, is_maybe_stored, code) = (0, false, false, Code::UNAVAILABLE);
-        Entry { message, due, attempts, is_settled, code, is_maybe_stored, reason, answer: None }
+        Entry { message, due, attempts, is_settled, code, is_request, is_maybe_stored, reason, answer: None }
     }
 
     fn key(&self) -> Option<(&str, &str)> {
@@ -76,6 +78,10 @@ impl Entry {
             if action == Action::Refused {
                 self.code = Code::TIMEOUT;
             }
+        }
+        if self.is_request && answer.code == Code::DUPLICATE && answer.reply.is_none() {
+            self.code = Code::TIMEOUT;
+            self.reason = "stored by an earlier attempt, whose reply cannot be had".into();
         }
         match action {
             Action::Later => self.due = now + pause(&answer, self.attempts),
@@ -146,7 +152,7 @@ mod tests {
     use super::*;
 
     fn entry(now: Instant) -> Entry {
-        Entry::new(crate::message("t", "x"), now)
+        Entry::new(crate::message("t", "x"), now, false)
     }
 
     fn answer(code: Code) -> SendResult {
@@ -174,7 +180,7 @@ mod tests {
         let keyed = |key: &str| {
             let mut message = crate::message("t", "x");
             message.key = Some(key.into());
-            Entry::new(message, now)
+            Entry::new(message, now, false)
         };
         let mut entries = [keyed("k"), keyed("k"), keyed("other"), entry(now)];
         entries[0].due = now + Duration::from_secs(1);
@@ -190,7 +196,7 @@ mod tests {
         let now = Instant::now();
         let small: Vec<Entry> = (0..1_500).map(|_| entry(now)).collect();
         assert_eq!(one_call(&small, now).0.len(), 1_000);
-        let large = || Entry::new(crate::message("t", vec![0; 5_000_000]), now);
+        let large = || Entry::new(crate::message("t", vec![0; 5_000_000]), now, false);
         assert_eq!(one_call(&[large(), large()], now).0, [0]);
     }
 }

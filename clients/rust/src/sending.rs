@@ -50,10 +50,11 @@ impl Producer {
     }
 
     /// Sends one message and returns what a consumer replies. The message is not dispatched after `wait`. Without a
-    /// reply the error's code is NO_CONSUMER, NO_REPLY or CONSUMER_FAILED.
+    /// reply the error's code is NO_CONSUMER, NO_REPLY or CONSUMER_FAILED; or TIMEOUT, also when an earlier attempt was
+    /// stored, whose reply cannot be had.
     pub fn request(&self, message: Message, wait: Duration) -> Result<Message, Error> {
         let outcome = self.send_one(message, How { reply_wait: wait, ..How::default() })?;
-        let error = outcome.error(); // also when an earlier attempt was stored, and its reply went with it
+        let error = outcome.error();
         outcome.reply.ok_or(error)
     }
 
@@ -74,7 +75,7 @@ impl Producer {
         let deadline = now + self.config.deadline + how.reply_wait;
         let mut entries = Vec::with_capacity(messages.len());
         for each in messages {
-            entries.push(Entry::new(prepared(each)?, now));
+            entries.push(Entry::new(prepared(each)?, now, !how.reply_wait.is_zero()));
         }
         let luck = chance(); // drawn once: what is refused together is sent again together
         let mut stay = None;

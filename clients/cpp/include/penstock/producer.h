@@ -49,7 +49,8 @@ class Producer {
   Result Send(Message message, const How& how = {});
 
   /// Send one message and return what a consumer replies. The message is not dispatched after `wait`.
-  /// Throws SendError, also without a reply: NO_CONSUMER, NO_REPLY and CONSUMER_FAILED say why.
+  /// Throws SendError, also without a reply: NO_CONSUMER, NO_REPLY and CONSUMER_FAILED say why; or TIMEOUT, as an earlier
+  /// attempt was stored, whose reply cannot be had.
   Message Request(Message message, Milliseconds wait);
 
   /// Answer a delivery that has a reply_token; returns once the waiting caller has the reply.

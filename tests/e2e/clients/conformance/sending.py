@@ -210,6 +210,16 @@ def late_request(fake: FakePenstock, client: Client) -> None:
     assert (result["code"], waits_ms[0], waits_ms[1] <= 1_500) == (500, 2_000, True)
 
 
+@sdk_case("a request that was stored before is TIMEOUT, as its reply cannot be had")
+def stored_request(fake: FakePenstock, client: Client) -> None:
+    client.open(producer=fake.producers[0].address)
+    for earlier in ([], [Fault(drop="before")], [Fault(code=300)]):
+        fake.producers[0].faults += [*earlier, Fault(code=2, error=None)]
+        (result,) = client.send({"id": "a"}, reply_wait_ms=500)
+        assert (result["code"], result["id"], result["attempts"]) == (300, "a", len(earlier) + 1)
+        assert client.reasons == ["stored by an earlier attempt, whose reply cannot be had"]
+
+
 @sdk_case("more than a thousand messages go in several calls")
 def many_messages(fake: FakePenstock, client: Client) -> None:
     results = client.send(*({"id": f"m{number}"} for number in range(1_200)))

@@ -49,7 +49,7 @@ public final class BatchingProducer implements AutoCloseable {
    */
   public CompletableFuture<SendOutcome> send(Message message) {
     SendEntry.prepare(message);
-    long size = new SendEntry(message, 0).sizeBytes();
+    long size = new SendEntry(message, 0, false).sizeBytes();
     synchronized (lock) {
       boolean hasRoom = await(() -> isClosed || bytes < how.bytesMax, how.fullWaitMs);
       if (isClosed) {

@@ -57,11 +57,12 @@ public final class PenstockProducer implements AutoCloseable {
    * Sends one message and returns what a consumer replies.
    *
    * @param wait added to the deadline; the message is not dispatched afterwards
-   * @throws PenstockException as of {@link #send}, or there is no reply: NO_CONSUMER, NO_REPLY or CONSUMER_FAILED
+   * @throws PenstockException as of {@link #send}, or there is no reply: NO_CONSUMER, NO_REPLY or CONSUMER_FAILED; or
+   *     TIMEOUT, as an earlier attempt was stored, whose reply cannot be had
    */
   public Message request(Message message, Duration wait) {
     SendOutcome outcome = sendAll(List.of(message), null, wait).get(0);
-    if (outcome.reply() == null) { // also when an earlier attempt was stored, and its reply went with it
+    if (outcome.reply() == null) {
       throw outcome.exception();
     }
     return outcome.reply();
@@ -100,7 +101,7 @@ public final class PenstockProducer implements AutoCloseable {
     List<SendEntry> entries = new ArrayList<>(messages.size());
     for (Message message : messages) {
       SendEntry.prepare(message);
-      entries.add(new SendEntry(message, nowMs));
+      entries.add(new SendEntry(message, nowMs, replyWaitMs > 0));
     }
     List<SendEntry> open = new ArrayList<>(entries);
     Pool<Producer.Client>.Endpoint stay = null;

@@ -21,12 +21,15 @@ final class SendEntry {
   int attempts;
   boolean isSettled;
   int code = Code.UNAVAILABLE.getValue();
+  private final boolean isRequest;
   private boolean isMaybeStored;
   private String error = "no proxy could be reached before the deadline";
   private SendResult answer;
 
-  SendEntry(Message message, double dueAtMs) {
+  /** {@code isRequest}: a reply is waited for. */
+  SendEntry(Message message, double dueAtMs, boolean isRequest) {
     this.message = message;
+    this.isRequest = isRequest;
     key = message.isSetKey() ? List.of(message.getTopic(), message.getKey()) : this;
     this.dueAtMs = dueAtMs;
   }
@@ -75,6 +78,10 @@ final class SendEntry {
       String told = error == null || error.isEmpty() ? "" : "; the last one was answered: " + error;
       error = "an earlier attempt may have stored it" + told;
       code = action == Action.REFUSED ? Code.TIMEOUT.getValue() : code;
+    }
+    if (isRequest && code == Code.DUPLICATE.getValue() && !result.isSetReply()) {
+      code = Code.TIMEOUT.getValue();
+      error = "stored by an earlier attempt, whose reply cannot be had";
     }
     switch (action) {
       case LATER -> dueAtMs = nowMs + pauseMs(code, result.getRetryAfterMs(), backoffMs.applyAsDouble(attempts));
