@@ -18,7 +18,7 @@ const (
 	RateLimited   = Code(contract.Code_RATE_LIMITED)
 	Unavailable   = Code(contract.Code_UNAVAILABLE)
 	Timeout       = Code(contract.Code_TIMEOUT)
-	Unimplemented = Code(-1) // never on the wire: the other end does not implement this contract
+	Unimplemented = Code(-1) // never on the wire: no endpoint implements this contract
 )
 
 // Action is what a caller should do about a code.

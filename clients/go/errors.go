@@ -10,6 +10,7 @@ type Error struct {
 	Code   Code
 	Reason string
 	ID     string // of the message; empty for a pull
+	sent   bool   // of Unimplemented: a proxy may have done the call
 }
 
 func (e *Error) Error() string {
@@ -29,7 +30,7 @@ var ErrClosed = errors.New("penstock: closed")
 // ErrFull is returned by BatchingProducer.Send when no room came in time. The message was not taken.
 var ErrFull = errors.New("penstock: the batching producer is full")
 
-// callFailed: one call at one endpoint brought no answer. Unless sent, no byte of it left this machine.
+// callFailed: one call at one endpoint brought no answer of the contract. Unless sent, no proxy has done it.
 type callFailed struct {
 	cause error
 	at    string

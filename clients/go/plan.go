@@ -111,14 +111,24 @@ func (p *plan) answered(index int, answer *contract.SendResult_, now time.Time) 
 }
 
 // failed: no answer came. The message is due again at once, as the pool has set that proxy aside.
-func (p *plan) failed(index int, failure *callFailed, now time.Time) {
+func (p *plan) failed(index int, reason string, sent bool, now time.Time) {
 	e := &p.entries[index]
-	if failure.sent {
+	if sent {
 		e.attempts++
 		e.maybeStored = true
 	}
-	e.reason = failure.Error()
+	e.reason = reason
 	e.due = now
+}
+
+// hasOutcomes: a message was answered for good, or may be stored.
+func (p *plan) hasOutcomes() bool {
+	for i := range p.entries {
+		if p.entries[i].settled || p.entries[i].maybeStored {
+			return true
+		}
+	}
+	return false
 }
 
 func (e *entry) result(id string) Result {

@@ -20,6 +20,7 @@ const answerMargin = 500 * time.Millisecond
 type endpoint struct {
 	address    string
 	idle       []*conn
+	isForeign  bool // its last answer was none of this contract
 	failures   int
 	asideUntil time.Time
 }
@@ -76,8 +77,8 @@ func (r request) left() time.Duration {
 	return min(r.timeout, time.Until(r.deadline.Add(answerMargin)))
 }
 
-// do makes one attempt at the next usable proxy. Errors are *callFailed (the proxy has been set aside), *Error (it does
-// not speak this contract), ErrClosed, or the context's.
+// do makes one attempt at the next usable proxy. Errors are *callFailed (the proxy has been set aside), *Error (that, and
+// all endpoints have answered last what is none of this contract), ErrClosed, or the context's.
 func (p *pool) do(ctx context.Context, r request) (at *endpoint, err error) {
 	e, c, err := p.take(r.stay)
 	if err != nil {
@@ -109,12 +110,16 @@ func (p *pool) do(ctx context.Context, r request) (at *endpoint, err error) {
 	if c != nil {
 		c.close()
 	}
-	var refused thrift.TApplicationException
-	if errors.As(err, &refused) && refused.TypeId() != thrift.INTERNAL_ERROR {
-		return nil, &Error{Code: Unimplemented, Reason: e.address + ": " + refused.Error()}
-	}
 	if ctx.Err() == nil {
 		p.setAside(e)
+	}
+	var refused thrift.TApplicationException
+	if errors.As(err, &refused) {
+		kind := refused.TypeId() // these two answer a call of another service, and one that is refused unread
+		sent = sent && kind != thrift.UNKNOWN_METHOD && kind != thrift.PROTOCOL_ERROR
+		if refused.TypeId() != thrift.INTERNAL_ERROR && p.allForeign(e) {
+			return nil, &Error{Code: Unimplemented, Reason: e.address + ": " + refused.Error(), sent: sent}
+		}
 	}
 	return nil, &callFailed{cause: err, at: e.address, sent: sent}
 }
@@ -122,6 +127,7 @@ func (p *pool) do(ctx context.Context, r request) (at *endpoint, err error) {
 // setAside prefers other proxies for a pause that grows with each failure in a row.
 func (p *pool) setAside(e *endpoint) {
 	p.mu.Lock()
+	e.isForeign = false
 	e.failures++
 	e.asideUntil = time.Now().Add(p.config.backoff(e.failures))
 	stale := e.idle
@@ -130,6 +136,22 @@ func (p *pool) setAside(e *endpoint) {
 	for _, c := range stale {
 		c.close()
 	}
+}
+
+// allForeign notes what a proxy is that was set aside. Where all are, none waits: the next call ends as soon.
+func (p *pool) allForeign(e *endpoint) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e.isForeign = true
+	for _, each := range p.endpoints {
+		if !each.isForeign {
+			return false
+		}
+	}
+	for _, each := range p.endpoints {
+		each.isForeign, each.failures, each.asideUntil = false, 0, time.Time{}
+	}
+	return true
 }
 
 // praise resets the failures of a proxy that answered.
@@ -183,6 +205,7 @@ func (p *pool) take(stay *endpoint) (*endpoint, *conn, error) {
 func (p *pool) giveBack(e *endpoint, c *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	e.isForeign = false
 	if p.closed || len(e.idle) >= p.config.IdleConns {
 		c.close()
 		return

@@ -109,7 +109,7 @@ func (p *Producer) Reply(ctx context.Context, delivery *Delivery, body []byte) (
 }
 
 // SendAll sends many messages, of any topics, and returns one result each, in order. The error is about the call as a
-// whole (the client is closed, or the other end does not speak the contract); a message's failure is in its Result.
+// whole (the client is closed, or no endpoint speaks the contract); a message's failure is in its Result.
 //
 // Messages of one key keep their order, over retries too: a message waits while an earlier one of its key does.
 func (p *Producer) SendAll(ctx context.Context, messages []*Message, how How) ([]Result, error) {
@@ -194,9 +194,19 @@ func (p *Producer) attempt(
 	var failure *callFailed
 	if errors.As(err, &failure) {
 		for _, i := range indexes {
-			plan.failed(i, failure, time.Now())
+			plan.failed(i, failure.Error(), failure.sent, time.Now())
 		}
 		return nil, nil
+	}
+	var foreign *Error
+	if errors.As(err, &foreign) {
+		for _, i := range indexes {
+			plan.failed(i, foreign.Reason, foreign.sent, time.Now())
+		}
+		if plan.hasOutcomes() {
+			plan.open = 0 // no further attempt
+			return nil, nil
+		}
 	}
 	if err != nil {
 		return nil, err

@@ -248,7 +248,7 @@ export class SendError extends PenstockError {
 export class PullError extends PenstockError {
   readonly code: number;
 }
-/** The other end does not implement this contract; retrying cannot help. */
+/** No endpoint implements this contract, and nothing is stored; retrying cannot help. */
 export class ContractError extends PenstockError {}
 /** A batching producer holds as much as it may; the message was not taken. */
 export class FullError extends PenstockError {}

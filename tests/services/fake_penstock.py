@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from thriftpy2.protocol.cybin import TCyBinaryProtocol
-from thriftpy2.thrift import TProcessor
+from thriftpy2.thrift import TApplicationException, TProcessor
 from thriftpy2.transport import TSocket
 from thriftpy2.transport.buffered import TCyBufferedTransport
 from thriftpy2.transport.framed import TCyFramedTransport
@@ -46,6 +46,8 @@ class Fault:
         error: the sentence told with the code, of a send.
         drop: "before" closes the connection without doing the work, "after" does it and then closes, "hang" neither does
             it nor answers.
+        exception: the type of an application exception of Thrift that is answered instead of doing the work.
+        foreign: bytes that are answered instead, after which the connection is closed.
     """
 
     code: int | None = None
@@ -53,6 +55,8 @@ class Fault:
     messages: set[int] | None = None
     error: str | None = "a fault"
     drop: str = ""
+    exception: int | None = None
+    foreign: bytes = b""
     times: int = 1
 
     def told_ms(self, position: int) -> int | None:
@@ -63,7 +67,26 @@ class Fault:
 
 
 class Dropped(Exception):
-    """Ends the connection without an answer."""
+    """Ends the connection without an answer, or with bytes that are none."""
+
+    def __init__(self, foreign: bytes = b"") -> None:
+        self.foreign = foreign
+
+
+class Processor(TProcessor):
+    """Answers an application exception that a handler raises, as that of a method which is not served."""
+
+    def process(self, iprot: Any, oprot: Any) -> None:
+        api, seqid, result, call = self.process_in(iprot)
+        if not isinstance(result, TApplicationException):
+            try:
+                result.success = call()
+            except TApplicationException as raised:
+                result = raised
+        if isinstance(result, TApplicationException):
+            self.send_exception(oprot, api, result, seqid)
+        else:
+            self.send_result(oprot, api, result, seqid)
 
 
 class FakeProxy:
@@ -77,7 +100,7 @@ class FakeProxy:
         self.connections = 0
         self.closed = False
         self.reserved: socket.socket | None = None
-        self.processor = TProcessor(service, self)
+        self.processor = Processor(service, self)
         self.listener = socket.create_server(("127.0.0.1", port), backlog=128)
         self.host, self.port = self.listener.getsockname()[:2]
         self.open: set[socket.socket] = set()
@@ -189,6 +212,10 @@ class FakeProxy:
             self.penstock.stopping.wait(HANG_S)
         if fault.drop in ("before", "hang"):
             raise Dropped
+        if fault.foreign:
+            raise Dropped(fault.foreign)
+        if fault.exception is not None:
+            raise TApplicationException(fault.exception, "a fault")
         return fault
 
     def _accept(self) -> None:
@@ -208,6 +235,9 @@ class FakeProxy:
             if self.penstock.ssl_context:
                 connection = self.penstock.ssl_context.wrap_socket(connection, server_side=True)
             self._serve_calls(connection)
+        except Dropped as dropped:
+            with suppress(OSError):
+                connection.sendall(dropped.foreign)
         except Exception:
             pass  # a client's fault ends only its own connection
         finally:

@@ -265,6 +265,8 @@ int main() {
       std::cout << "{\"code\": " << error.code() << "}" << std::endl;
     } catch (const penstock::client::SendError& error) {
       std::cout << "{\"code\": " << error.code() << "}" << std::endl;
+    } catch (const penstock::client::ContractError&) {
+      std::cout << "{\"code\": -1}" << std::endl;
     }
   }
 }

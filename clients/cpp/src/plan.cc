@@ -1,5 +1,6 @@
 #include "plan.h"
 
+#include <algorithm>
 #include <set>
 #include <string_view>
 
@@ -71,11 +72,16 @@ void SendPlan::Answered(std::size_t index, const SendResult& answer, Clock::time
   }
 }
 
-void SendPlan::Failed(std::size_t index, const CallFailed& failure, Clock::time_point now) {
+bool SendPlan::HasOutcomes() const {
+  const auto has = [](const Entry& entry) { return entry.settled || entry.maybe_stored; };
+  return std::any_of(entries_.begin(), entries_.end(), has);
+}
+
+void SendPlan::Failed(std::size_t index, const std::string& reason, bool sent, Clock::time_point now) {
   Entry& entry = entries_[index];
-  entry.attempts += failure.sent ? 1 : 0;
-  entry.maybe_stored = entry.maybe_stored || failure.sent;
-  entry.reason = failure.what();
+  entry.attempts += sent ? 1 : 0;
+  entry.maybe_stored = entry.maybe_stored || sent;
+  entry.reason = reason;
   entry.due = now;
 }
 

@@ -23,6 +23,10 @@ class SendPlan {
   SendPlan(const std::vector<Message>& messages, Clock::time_point now, const Options& options, bool is_request);
 
   bool finished() const { return open_ == 0; }
+  /// Make no further attempt.
+  void End() { open_ = 0; }
+  /// Whether a message was answered for good, or may be stored.
+  bool HasOutcomes() const;
   std::vector<std::size_t> Due(Clock::time_point now) const;
   Clock::time_point NextDue() const;
   bool AttemptedBefore(std::size_t index) const { return entries_[index].attempts > 0; }
@@ -30,7 +34,7 @@ class SendPlan {
   void Answered(std::size_t index, const SendResult& answer, Clock::time_point now);
 
   /// No answer came. The message is due again at once: the pool has set that proxy aside.
-  void Failed(std::size_t index, const CallFailed& failure, Clock::time_point now);
+  void Failed(std::size_t index, const std::string& reason, bool sent, Clock::time_point now);
 
   Result ResultOf(std::size_t index, const std::string& id) const;
 

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 
-#include "penstock/errors.h"
 #include "socket.h"
 
 namespace penstock::client {
@@ -77,8 +76,12 @@ void Pool::CallAt(std::size_t proxy, const std::string& at, const Attempt& attem
     sent = true;
     Run(*connection, attempt.call, attempt);
   } catch (const TApplicationException& error) {
-    if (error.getType() != TApplicationException::INTERNAL_ERROR) throw ContractError(at + error.what());
     SetAside(proxy);
+    // These two answer a call of another service, and one that is refused unread.
+    sent = sent && error.getType() != TApplicationException::UNKNOWN_METHOD &&
+           error.getType() != TApplicationException::PROTOCOL_ERROR;
+    if (error.getType() != TApplicationException::INTERNAL_ERROR && ProveForeign(proxy))
+      throw AllForeign(at + error.what(), sent);
     throw CallFailed(at + error.what(), sent);
   } catch (const TException& error) {
     SetAside(proxy);
@@ -91,9 +94,24 @@ void Pool::SetAside(std::size_t proxy) {
   std::vector<ConnectionPtr> stale;  // closed after the lock is released
   const std::lock_guard<std::mutex> lock(mutex_);
   Proxy& failing = proxies_[proxy];
+  failing.is_foreign = false;
   failing.failures++;
   failing.aside_until = Clock::now() + Backoff(options_, failing.failures, Jitter());
   stale.swap(failing.idle);
+}
+
+// Notes what a proxy is that was set aside. True when all are: none waits then, so the next call ends as soon.
+bool Pool::ProveForeign(std::size_t proxy) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  proxies_[proxy].is_foreign = true;
+  const auto is_foreign = [](const Proxy& each) { return each.is_foreign; };
+  if (!std::all_of(proxies_.begin(), proxies_.end(), is_foreign)) return false;
+  for (Proxy& each : proxies_) {
+    each.is_foreign = false;
+    each.failures = 0;
+    each.aside_until = {};
+  }
+  return true;
 }
 
 void Pool::Praise(std::size_t proxy) {
@@ -153,6 +171,7 @@ Pool::ConnectionPtr Pool::Connect(const Endpoint& endpoint, Clock::time_point de
 void Pool::GiveBack(std::size_t proxy, ConnectionPtr connection) {
   connection->used_at = Clock::now();
   const std::lock_guard<std::mutex> lock(mutex_);
+  proxies_[proxy].is_foreign = false;
   auto& idle = proxies_[proxy].idle;
   if (idle.size() < options_.idle_connections_max) idle.push_back(std::move(connection));
 }

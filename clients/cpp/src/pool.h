@@ -11,15 +11,22 @@
 #include <vector>
 
 #include "backoff.h"
+#include "penstock/errors.h"
 #include "penstock/options.h"
 
 namespace penstock::client {
 
 using ProtocolPtr = std::shared_ptr<apache::thrift::protocol::TProtocol>;
 
-/// One call at one endpoint brought no answer. Unless `sent`, no byte of it left this machine.
+/// One call at one endpoint brought no answer of the contract. Unless `sent`, no proxy has done it.
 struct CallFailed : std::runtime_error {
   CallFailed(const std::string& reason, bool was_sent) : std::runtime_error(reason), sent(was_sent) {}
+  bool sent;
+};
+
+/// The same, and all endpoints have answered last what is none of the contract.
+struct AllForeign : ContractError {
+  AllForeign(const std::string& reason, bool was_sent) : ContractError(reason), sent(was_sent) {}
   bool sent;
 };
 
@@ -56,7 +63,7 @@ class Pool {
   Clock::time_point UsableAt();
 
   /// Runs the attempt at the next usable proxy and returns that proxy's index. Throws CallFailed (the proxy has been
-  /// set aside) and ContractError.
+  /// set aside), AllForeign and ContractError.
   std::size_t Call(const Attempt& attempt);
 
   /// Prefer other proxies for a pause that grows with each failure in a row.
@@ -70,11 +77,13 @@ class Pool {
   struct Proxy {
     Endpoint endpoint;
     std::vector<ConnectionPtr> idle;
+    bool is_foreign = false;  // its last answer was none of this contract
     int failures = 0;
     Clock::time_point aside_until{};
   };
 
   void CallAt(std::size_t proxy, const std::string& at, const Attempt& attempt);
+  bool ProveForeign(std::size_t proxy);
   std::size_t Choose(std::optional<std::size_t> stay);
   ConnectionPtr TakeIdle(std::size_t proxy);
   ConnectionPtr Connect(const Endpoint& endpoint, Clock::time_point deadline) const;

@@ -103,7 +103,13 @@ void Producer::Impl::Attempt(
   } catch (const CallFailed& failure) {
     take_back();
     stay.reset();
-    for (const std::size_t index : indexes) plan.Failed(index, failure, Clock::now());
+    for (const std::size_t index : indexes) plan.Failed(index, failure.what(), failure.sent, Clock::now());
+    return;
+  } catch (const AllForeign& failure) {
+    take_back();
+    for (const std::size_t index : indexes) plan.Failed(index, failure.what(), failure.sent, Clock::now());
+    if (!plan.HasOutcomes()) throw;
+    plan.End();
     return;
   } catch (...) {
     take_back();

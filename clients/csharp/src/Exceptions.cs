@@ -27,11 +27,13 @@ namespace Penstock.Client
         public string? MessageId { get; }
     }
 
-    /// <summary>The other end does not implement this contract: the endpoint is not such a proxy. Retrying cannot
+    /// <summary>No endpoint implements this contract: none is such a proxy. Nothing is stored, and retrying cannot
     /// help.</summary>
     public sealed class ContractException : PenstockException
     {
-        internal ContractException(string reason) : base(reason) { }
+        internal ContractException(string reason, bool sent) : base(reason) => Sent = sent;
+
+        internal bool Sent { get; } // a proxy may have done the call
     }
 
     /// <summary>A batching producer holds as much as it may. The message was not taken.</summary>
@@ -40,8 +42,8 @@ namespace Penstock.Client
         internal FullException(string reason) : base(reason) { }
     }
 
-    /// <summary>One call at one endpoint brought no answer. Unless <c>Sent</c>, no byte of it left this
-    /// machine.</summary>
+    /// <summary>One call at one endpoint brought no answer of the contract. Unless <c>Sent</c>, no proxy has done
+    /// it.</summary>
     internal sealed class CallFailed : Exception
     {
         internal CallFailed(string reason, Exception? cause, bool sent) : base(reason, cause) => Sent = sent;

@@ -73,7 +73,7 @@ namespace Penstock.Client
         /// earlier one of its key does.</summary>
         /// <param name="durability">null: the topics' setting</param>
         /// <param name="replyWait">wait for a consumer's reply; one message only. Null: not a request</param>
-        /// <exception cref="ContractException">an endpoint is not a producer proxy</exception>
+        /// <exception cref="ContractException">no endpoint is a producer proxy, and nothing is stored</exception>
         /// <exception cref="ArgumentException">a message has no topic</exception>
         /// <exception cref="ObjectDisposedException">the producer is closed</exception>
         public Task<IReadOnlyList<SendOutcome>> SendAllAsync(IEnumerable<Message> messages,
@@ -127,7 +127,15 @@ namespace Penstock.Client
                 {
                     request.ReplyWaitMs = (int)Math.Max(1, Math.Min(replyWaitMs, deadlineMs - now));
                 }
-                stay = await AttemptAsync(SendEntry.Due(open, now), request, deadlineMs, stay, chance, cancellation);
+                try
+                {
+                    stay = await AttemptAsync(
+                        SendEntry.Due(open, now), request, deadlineMs, stay, chance, cancellation);
+                }
+                catch (ContractException) when (entries.Any(each => each.HasOutcome))
+                {
+                    break;
+                }
                 open.RemoveAll(each => each.IsSettled);
             }
             List<SendOutcome> outcomes = entries.ConvertAll(each => each.Outcome());
@@ -160,7 +168,7 @@ namespace Penstock.Client
                 (SendResponse response, Endpoint endpoint) = await pool.CallAsync("send",
                     (client, limit) => client.sendAsync(request, limit),
                     (client, limit) => client.sendAsync(hello, limit), size, timeoutMs, deadlineMs, stay, cancellation);
-                if (response.Results.Count != sending.Count)
+                if (response.Results?.Count != sending.Count)
                 {
                     throw new CallFailed($"{endpoint}: the answer has another number of results", null, true);
                 }
@@ -181,8 +189,13 @@ namespace Penstock.Client
             }
             catch (CallFailed failure)
             {
-                sending.ForEach(each => each.Failed(failure, PenstockOptions.NowMs));
+                sending.ForEach(each => each.Failed(failure.Message, failure.Sent, PenstockOptions.NowMs));
                 return null;
+            }
+            catch (ContractException failure)
+            {
+                sending.ForEach(each => each.Failed(failure.Message, failure.Sent, PenstockOptions.NowMs));
+                throw;
             }
         }
     }

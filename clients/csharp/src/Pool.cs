@@ -58,8 +58,8 @@ namespace Penstock.Client
         /// <param name="deadlineMs">the time by which a connection is made, and AnswerMarginMs later the answer is
         /// here</param>
         /// <param name="stay">the proxy to use unless it is set aside; null: any</param>
-        /// <exception cref="CallFailed">no answer; the proxy has been set aside</exception>
-        /// <exception cref="ContractException">the other end answered that it does not serve such calls</exception>
+        /// <exception cref="CallFailed">no answer of the contract; the proxy has been set aside</exception>
+        /// <exception cref="ContractException">that, and all endpoints have answered so last</exception>
         internal async Task<(A Answer, Endpoint Endpoint)> CallAsync<A>(string method,
             Func<C, CancellationToken, Task<A>> call, Func<C, CancellationToken, Task<A>> hello, long sizeBytes,
             double timeoutMs, double deadlineMs, Endpoint? stay, CancellationToken cancellation)
@@ -88,12 +88,17 @@ namespace Penstock.Client
                 failure = error;
                 connection?.Dispose();
                 cancellation.ThrowIfCancellationRequested();
-                if (error is TApplicationException refusal
-                    && refusal.Type != TApplicationException.ExceptionType.InternalError)
-                {
-                    throw new ContractException($"{endpoint} refuses `{method}`: {error.Message}");
-                }
                 SetAside(endpoint);
+                if (error is TApplicationException refusal)
+                {
+                    // These two answer a call of another service, and one that is refused unread.
+                    sent = sent && refusal.Type != TApplicationException.ExceptionType.UnknownMethod
+                        && refusal.Type != TApplicationException.ExceptionType.ProtocolError;
+                    if (refusal.Type != TApplicationException.ExceptionType.InternalError && AllForeign(endpoint))
+                    {
+                        throw new ContractException($"{endpoint} refuses `{method}`: {error.Message}", sent);
+                    }
+                }
                 throw new CallFailed($"{endpoint}: {error.GetType().Name}: {error.Message}", error, sent);
             }
             finally
@@ -109,12 +114,34 @@ namespace Penstock.Client
             List<Connection<C>> stale;
             lock (gate)
             {
+                endpoint.IsForeign = false;
                 endpoint.Failures++;
                 endpoint.AsideUntilMs = PenstockOptions.NowMs + options.BackoffMs(endpoint.Failures);
                 stale = endpoint.Idle.ToList();
                 endpoint.Idle.Clear();
             }
             stale.ForEach(each => each.Dispose());
+        }
+
+        /// <summary>Notes what a proxy is that was set aside. Where all are, none waits: the next call ends as
+        /// soon.</summary>
+        private bool AllForeign(Endpoint endpoint)
+        {
+            lock (gate)
+            {
+                endpoint.IsForeign = true;
+                if (!endpoints.All(each => each.IsForeign))
+                {
+                    return false;
+                }
+                foreach (Endpoint each in endpoints)
+                {
+                    each.IsForeign = false;
+                    each.Failures = 0;
+                    each.AsideUntilMs = 0;
+                }
+                return true;
+            }
         }
 
         /// <summary>Reset the failures of a proxy that answered.</summary>
@@ -184,6 +211,7 @@ namespace Penstock.Client
         {
             lock (gate)
             {
+                endpoint.IsForeign = false;
                 if (!isClosed && endpoint.Idle.Count < options.IdleConnectionsMax)
                 {
                     endpoint.Idle.Push(connection);
@@ -212,6 +240,8 @@ namespace Penstock.Client
             internal int Port { get; }
 
             internal Stack<Connection<C>> Idle { get; } = new Stack<Connection<C>>();
+
+            internal bool IsForeign { get; set; } // its last answer was none of this contract
 
             internal int Failures { get; set; }
 

@@ -30,6 +30,9 @@ namespace Penstock.Client
 
         internal bool IsSettled { get; private set; }
 
+        /// <summary>Whether it was answered for good, or may be stored.</summary>
+        internal bool HasOutcome => IsSettled || isMaybeStored;
+
         internal Code Code { get; private set; } = Code.UNAVAILABLE;
 
         /// <summary>About how many bytes the message takes in a request.</summary>
@@ -114,11 +117,11 @@ namespace Penstock.Client
         }
 
         /// <summary>No answer came. It is due again at once: the pool has set that proxy aside.</summary>
-        internal void Failed(CallFailed failure, double nowMs)
+        internal void Failed(string reason, bool sent, double nowMs)
         {
-            Attempts += failure.Sent ? 1 : 0;
-            isMaybeStored |= failure.Sent;
-            error = failure.Message;
+            Attempts += sent ? 1 : 0;
+            isMaybeStored |= sent;
+            error = reason;
             dueAtMs = nowMs;
         }
 

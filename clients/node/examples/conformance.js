@@ -5,7 +5,8 @@ const { readFileSync } = require('node:fs');
 const { createInterface } = require('node:readline');
 const { setTimeout: sleep } = require('node:timers/promises');
 
-const { BatchingProducer, ClosedError, Consumer, FullError, Producer, PullError, SendError, Verdict } = require('..');
+const { BatchingProducer, ClosedError, Consumer, ContractError, FullError } = require('..');
+const { Producer, PullError, SendError, Verdict } = require('..');
 const { run } = require('./arguments');
 
 let producer, consumer, topic, pulled, told;
@@ -118,6 +119,7 @@ run(async () => {
   for await (const line of createInterface({ input: process.stdin })) {
     const asked = JSON.parse(line);
     const answer = await steps[asked.do](asked).catch((error) => {
+      if (error instanceof ContractError) return { code: -1 };
       if (!(error instanceof PullError || error instanceof SendError)) throw error;
       return { code: error.code };
     });

@@ -2,10 +2,11 @@
 /**
  * PenstockError ─┬─ SendError      one message was not stored, or may not be; `result` says which
  *                ├─ PullError      no proxy answered in time, or the pull was refused
- *                ├─ ContractError  the other end does not implement this contract; retrying cannot help
+ *                ├─ ContractError  no endpoint implements this contract; retrying cannot help
  *                ├─ FullError      a batching producer holds as much as it may; the message was not taken
  *                └─ ClosedError    used after close(), or closed before the message was sent: it is not stored
- * CallFailed stays inside: a connection broke, and whether the call was done is unknown (or `sent` is false).
+ * CallFailed stays inside: one call brought no answer of the contract, and whether it was done is unknown (or `sent` is
+ * false: no proxy has done it).
  */
 
 const { Action, actionOf, nameOf } = require('./codes');
@@ -35,7 +36,13 @@ class PullError extends PenstockError {
   }
 }
 
-class ContractError extends PenstockError {}
+class ContractError extends PenstockError {
+  /** Not `sent`: no proxy has done the call. */
+  constructor(reason, sent) {
+    super(reason);
+    this.sent = sent;
+  }
+}
 
 class FullError extends PenstockError {}
 

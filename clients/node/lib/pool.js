@@ -68,7 +68,7 @@ class Connection {
 
 class Pool {
   constructor(endpoints, service, options) {
-    this._endpoints = endpoints.map((each) => ({ ...each, idle: [], failures: 0, asideUntil: 0 }));
+    this._endpoints = endpoints.map((each) => ({ ...each, idle: [], isForeign: false, failures: 0, asideUntil: 0 }));
     this._service = service;
     this._options = options;
     this._turn = Math.floor(Math.random() * endpoints.length);
@@ -84,7 +84,8 @@ class Pool {
    * One attempt at the next usable proxy; resolves to `[answer, endpoint]`. `hello` is an empty request with the same
    * credential, sent ahead when `size` bytes are too much for a new connection. `stay` is the proxy to use unless it is
    * set aside. `timeoutMs` is for an answer; a connection is made by the deadline, and the answer is here
-   * ANSWER_MARGIN_MS later. Rejects with CallFailed (the proxy has been set aside), ContractError or ClosedError.
+   * ANSWER_MARGIN_MS later. Rejects with CallFailed (the proxy has been set aside), ContractError (that, and all
+   * endpoints have answered last what is none of this contract) or ClosedError.
    */
   async call(method, request, timeoutMs, deadline, { size = 0, hello, stay } = {}) {
     if (this.closed) throw new ClosedError();
@@ -108,11 +109,15 @@ class Pool {
     } catch (error) {
       failure = error;
       connection?.close();
-      const { TApplicationException, TApplicationExceptionType: type } = thrift.Thrift;
-      if (error instanceof TApplicationException && error.type !== type.INTERNAL_ERROR) {
-        throw new ContractError(`${place} refuses \`${method}\`: ${error.message || `exception ${error.type}`}`);
-      }
       this.setAside(endpoint);
+      const { TApplicationException, TApplicationExceptionType: type } = thrift.Thrift;
+      if (error instanceof TApplicationException) {
+        // These two answer a call of another service, and one that is refused unread.
+        sent &&= error.type !== type.UNKNOWN_METHOD && error.type !== type.PROTOCOL_ERROR;
+        const reason = `${place} refuses \`${method}\`: ${error.message || `exception ${error.type}`}`;
+        if (error.type !== type.INTERNAL_ERROR && this._allForeign(endpoint)) throw new ContractError(reason, sent);
+        throw new CallFailed(reason, sent);
+      }
       throw new CallFailed(`${place}: ${error.message || error.code || error.name}`, sent);
     } finally {
       this._options.metrics.call?.(method, place, performance.now() - began, failure);
@@ -121,6 +126,7 @@ class Pool {
 
   /** Prefer other proxies for a pause that grows with each failure in a row. */
   setAside(endpoint) {
+    endpoint.isForeign = false;
     endpoint.failures += 1;
     endpoint.asideUntil = performance.now() + backoffMs(endpoint.failures, this._options);
     for (const stale of endpoint.idle.splice(0)) stale.close();
@@ -134,6 +140,14 @@ class Pool {
   close() {
     this.closed = true;
     for (const endpoint of this._endpoints) for (const idle of endpoint.idle.splice(0)) idle.close();
+  }
+
+  /** Notes what a proxy is that was set aside. Where all are, none waits: the next call ends as soon. */
+  _allForeign(endpoint) {
+    endpoint.isForeign = true;
+    if (!this._endpoints.every((each) => each.isForeign)) return false;
+    for (const each of this._endpoints) Object.assign(each, { isForeign: false, failures: 0, asideUntil: 0 });
+    return true;
   }
 
   _choose(stay) {
@@ -157,6 +171,7 @@ class Pool {
   }
 
   _giveBack(endpoint, connection) {
+    endpoint.isForeign = false;
     if (this.closed || endpoint.idle.length >= this._options.idleConnectionsMax) connection.close();
     else endpoint.idle.push(connection);
   }

@@ -2,7 +2,7 @@
 /** Sends messages and retries those that need it, each by its own result code. */
 
 const { Action, Code, actionOf } = require('./codes');
-const { CallFailed, SendError } = require('./errors');
+const { CallFailed, ContractError, SendError } = require('./errors');
 const { checkMessage, fromContract, newId, numberOf, sizeOf, toContract } = require('./message');
 const { CredentialMint, backoffMs, optionsOf, parseEndpoints, pauseMs, sleep } = require('./options');
 const { ANSWER_MARGIN_MS, Pool } = require('./pool');
@@ -142,7 +142,13 @@ class Producer {
       const timeoutMs = Math.min(this._options.callTimeoutMs, leftMs);
       const [sending, size] = oneCall(due(open, now));
       const request = { durability, reply_wait_ms: replyWaitMs && Math.min(replyWaitMs, leftMs), timeout_ms: timeoutMs };
-      stay = await this._attempt(sending, request, deadline, size, stay, backoff);
+      try {
+        stay = await this._attempt(sending, request, deadline, size, stay, backoff);
+      } catch (failure) {
+        if (!(failure instanceof ContractError)) throw failure;
+        if (!entries.some((each) => each.settled || each.maybeStored)) throw failure;
+        break;
+      }
       open = open.filter((each) => !each.settled);
     }
     const results = entries.map((each) => each.result());
@@ -161,11 +167,13 @@ class Producer {
     let answer, endpoint;
     try {
       [answer, endpoint] = await this._pool.call('send', whole, timeoutMs, deadline, { size, hello, stay });
-      if (answer.results.length !== entries.length)
+      if (answer.results?.length !== entries.length)
         throw new CallFailed('the answer has another number of results', true);
     } catch (failure) {
-      if (!(failure instanceof CallFailed)) throw failure;
+      const isFailed = failure instanceof CallFailed;
+      if (!isFailed && !(failure instanceof ContractError)) throw failure;
       for (const each of entries) each.failed(failure, performance.now());
+      if (!isFailed) throw failure;
       return null;
     }
     const now = performance.now();

@@ -5,6 +5,7 @@
 use Penstock\Client\Batching;
 use Penstock\Client\BatchingProducer;
 use Penstock\Client\Consumer;
+use Penstock\Client\ContractException;
 use Penstock\Client\Metrics;
 use Penstock\Client\Options;
 use Penstock\Client\Producer;
@@ -169,6 +170,8 @@ while (($line = fgets(STDIN)) !== false) {
         $answer = $driver->{$asked['do']}($asked);
     } catch (PullException | SendException $error) {
         $answer = ['code' => $error->getCode()];
+    } catch (ContractException) {
+        $answer = ['code' => -1];
     }
     echo json_encode((object) $answer), "\n";
 }

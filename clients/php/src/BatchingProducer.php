@@ -46,7 +46,7 @@ final class BatchingProducer
      * Take a message; when it is time, send all that waits and return when it is answered.
      *
      * @throws ClosedException after `close`
-     * @throws ContractException an endpoint is not a producer proxy
+     * @throws ContractException no endpoint is a producer proxy, and nothing is stored
      */
     public function send(Message $message): void
     {
@@ -69,7 +69,7 @@ final class BatchingProducer
      *
      * @param ?int $deadlineMs for everything, retries included; null: the producer's option
      * @return list<Result>
-     * @throws ContractException an endpoint is not a producer proxy
+     * @throws ContractException no endpoint is a producer proxy, and nothing is stored
      */
     public function flush(?int $deadlineMs = null): array
     {

@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Penstock\Client;
 
 /**
- * One call at one endpoint brought no answer. `$sent` false: no byte of it left this machine.
+ * One call at one endpoint brought no answer of the contract. `$sent` false: no proxy has done it.
  *
  * @internal
  */

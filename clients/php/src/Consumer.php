@@ -60,7 +60,7 @@ final class Consumer
      *
      * @return list<Delivery>
      * @throws PullException refused (wrong credential, group or topic), or no proxy answered before the deadline
-     * @throws ContractException the endpoint is not a consumer proxy
+     * @throws ContractException no endpoint is a consumer proxy
      */
     public function pull(int $maxMessages = 32, int $waitMs = 20_000, ?int $maxBytes = null): array
     {

@@ -4,7 +4,12 @@ declare(strict_types=1);
 
 namespace Penstock\Client;
 
-/** The other end does not implement this contract (for example a consumer proxy was asked to send). Retrying cannot help. */
+/** No endpoint implements this contract. Retrying cannot help. */
 final class ContractException extends PenstockException
 {
+    /** @internal `$sent` false: no proxy has done the call */
+    public function __construct(string $reason, public readonly bool $sent = false)
+    {
+        parent::__construct($reason);
+    }
 }

@@ -8,6 +8,7 @@ namespace Penstock\Client;
 final class Endpoint
 {
     public ?Connection $idle = null;
+    public bool $isForeign = false; // its last answer was none of this contract
     public int $failures = 0;
     public float $asideUntilS = 0.0;
 

@@ -21,6 +21,9 @@ final class Pool
      */
     private const UNTRUSTED_CALL_BYTES_MAX = 48 * 1024;
 
+    /** An endpoint answers these for a call that it has not taken: of another service, or one that it refuses unread. */
+    private const NOT_DONE = [TApplicationException::UNKNOWN_METHOD, TApplicationException::PROTOCOL_ERROR];
+
     /** A proxy answers by the call's timeout, which may be the deadline; its answer needs a moment to come back. */
     public const ANSWER_MARGIN_S = 0.5;
 
@@ -54,8 +57,8 @@ final class Pool
      *        connection
      * @param ?Endpoint $stay the proxy to use unless it is set aside
      * @return array{object, Endpoint}
-     * @throws CallFailed no answer; the proxy has been set aside
-     * @throws ContractException the other end answered that it does not serve such calls
+     * @throws CallFailed no answer of the contract; the proxy has been set aside
+     * @throws ContractException that, and all endpoints have answered so last
      */
     public function call(
         string $method,
@@ -102,23 +105,45 @@ final class Pool
         } catch (TException $error) {
             $connection?->close();
             $reason = "$endpoint->host:$endpoint->port: " . $error->getMessage();
-            if ($error instanceof TApplicationException && $error->getCode() !== TApplicationException::INTERNAL_ERROR) {
-                throw new ContractException("$endpoint->host:$endpoint->port refuses `$method`: " . $error->getMessage(), 0, $error);
-            }
             $this->setAside($endpoint);
+            if ($error instanceof TApplicationException) {
+                $sent = $sent && !in_array($error->getCode(), self::NOT_DONE, true);
+                $reason = "$endpoint->host:$endpoint->port refuses `$method`: " . $error->getMessage();
+                if ($error->getCode() !== TApplicationException::INTERNAL_ERROR && $this->allForeign($endpoint)) {
+                    throw new ContractException($reason, $sent);
+                }
+            }
             throw new CallFailed($reason, $sent);
         }
         $endpoint->idle = $connection;
+        $endpoint->isForeign = false;
         return $answer;
     }
 
     /** Prefer other proxies for a pause that grows with each failure in a row. */
     public function setAside(Endpoint $endpoint): void
     {
+        $endpoint->isForeign = false;
         $endpoint->failures++;
         $endpoint->asideUntilS = Clock::nowS() + $this->options->backoffS($endpoint->failures, Options::chance());
         $endpoint->idle?->close();
         $endpoint->idle = null;
+    }
+
+    /** Note what a proxy is that was set aside. Where all are, none waits: the next call ends as soon. */
+    private function allForeign(Endpoint $endpoint): bool
+    {
+        $endpoint->isForeign = true;
+        foreach ($this->endpoints as $each) {
+            if (!$each->isForeign) {
+                return false;
+            }
+        }
+        foreach ($this->endpoints as $each) {
+            $each->isForeign = false;
+            $this->praise($each);
+        }
+        return true;
     }
 
     /** Reset the failures of a proxy that answered. */

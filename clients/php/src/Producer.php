@@ -47,7 +47,7 @@ final class Producer
      * @param ?int $deadlineMs for everything, retries included; null: the option. `$replyWaitMs` is added to it
      * @throws SendException it was refused, or the deadline passed; `maybeStored()` tells whether it may be stored all
      *        the same
-     * @throws ContractException the endpoint is not a producer proxy
+     * @throws ContractException no endpoint is a producer proxy, and nothing is stored
      */
     public function send(Message $message, ?int $durability = null, ?int $replyWaitMs = null, ?int $deadlineMs = null): Result
     {
@@ -161,9 +161,15 @@ final class Producer
         $hello = new SendRequest(['credential' => $request->credential, 'messages' => []]);
         try {
             [$response, $endpoint] = $this->pool->call('send', $request, $timeoutS, $deadlineS, $size, $hello, $stay);
-        } catch (CallFailed $failure) {
+            if (count($response->results ?? []) !== count($indexes)) {
+                throw new CallFailed('the answer has another number of results', true);
+            }
+        } catch (CallFailed | ContractException $failure) {
             foreach ($indexes as $index) {
                 $plan->failed($index, $failure, Clock::nowS());
+            }
+            if ($failure instanceof ContractException) {
+                $plan->hasOutcomes() ? $plan->end() : throw $failure;
             }
             return null;
         }

@@ -50,6 +50,23 @@ final class SendPlan
         return $this->open === [];
     }
 
+    /** Whether a message was answered for good, or may be stored. */
+    public function hasOutcomes(): bool
+    {
+        foreach ($this->entries as $entry) {
+            if ($entry->settled || $entry->maybeStored) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** Make no further attempt. */
+    public function end(): void
+    {
+        $this->open = [];
+    }
+
     /** @return list<int> */
     public function due(float $nowS): array
     {
@@ -108,7 +125,7 @@ final class SendPlan
     }
 
     /** No answer came. The message is due again at once: the pool has set that proxy aside. */
-    public function failed(int $index, CallFailed $failure, float $nowS): void
+    public function failed(int $index, CallFailed | ContractException $failure, float $nowS): void
     {
         $entry = $this->entries[$index];
         $entry->attempts += (int) $failure->sent;

@@ -13,6 +13,7 @@ from penstock_client import (
     BatchingProducer,
     ClosedError,
     Consumer,
+    ContractError,
     Delivery,
     FullError,
     Message,
@@ -188,4 +189,6 @@ for line in sys.stdin:
         answer = {"code": error.code}
     except SendError as error:
         answer = {"code": error.result.code}
+    except ContractError:
+        answer = {"code": -1}
     print(json.dumps(answer), flush=True)

@@ -71,7 +71,7 @@ class Consumer:
 
         Raises:
             PullError: refused (wrong credential, group or topic), or no proxy answered before the deadline.
-            ContractError: the endpoint is not a consumer proxy.
+            ContractError: no endpoint is a consumer proxy.
         """
         with self._pulling:
             response = self._pull(max_messages, wait_ms, max_bytes)
@@ -119,7 +119,7 @@ class Consumer:
         Raises:
             PullError: refused for good, or no pull succeeded for the option outage_ms_max; or the last
                 acknowledgements could not be delivered after the stop.
-            ContractError: the endpoint is not a consumer proxy.
+            ContractError: no endpoint is a consumer proxy.
         """
         RunLoop(self, self._options, handle, stop, max_messages, wait_ms, workers).run()
 

@@ -1,6 +1,6 @@
 """PenstockError ─┬─ SendError      one message was not stored, or may not be; `result` says which
                  ├─ PullError      no proxy answered in time, or the pull was refused
-                 ├─ ContractError  the other end does not implement this contract; retrying cannot help
+                 ├─ ContractError  no endpoint implements this contract; retrying cannot help
                  ├─ FullError      a batching producer holds as much as it may; the message was not taken
                  └─ ClosedError    a batching producer was closed before it sent the message: it is not stored
 CallFailed stays inside: a connection broke, and whether the call was done is unknown (or `sent` is False).
@@ -31,7 +31,11 @@ class PullError(PenstockError):
 
 
 class ContractError(PenstockError):
-    pass
+    """`sent` False: no proxy has done the call."""
+
+    def __init__(self, reason: str, *, sent: bool = False) -> None:
+        self.sent = sent
+        super().__init__(reason)
 
 
 class FullError(PenstockError):
@@ -43,7 +47,7 @@ class ClosedError(PenstockError):
 
 
 class CallFailed(Exception):
-    """One call at one endpoint brought no answer. `sent` False: no byte of it left this machine."""
+    """One call at one endpoint brought no answer of the contract. `sent` False: no proxy has done it."""
 
     def __init__(self, reason: str, *, sent: bool) -> None:
         self.sent = sent

@@ -55,6 +55,15 @@ class SendPlan:
     def finished(self) -> bool:
         return not self._open
 
+    @property
+    def has_outcomes(self) -> bool:
+        """Whether a message was answered for good, or may be stored."""
+        return any(entry.settled or entry.maybe_stored for entry in self.entries)
+
+    def end(self) -> None:
+        """Make no further attempt."""
+        self._open.clear()
+
     def due(self, now_s: float) -> list[int]:
         due, held = [], set()
         for index in self._open:

@@ -18,6 +18,8 @@ from penstock_client.options import Options
 # Until a connection has shown a valid credential, proxies take frames of 64 KiB at most. A larger first call is
 # preceded by a small one.
 UNTRUSTED_CALL_BYTES_MAX = 48 * 1024
+# An endpoint answers these for a call that it has not taken: of another service, or one that it refuses unread.
+NOT_DONE = (TApplicationException.UNKNOWN_METHOD, TApplicationException.PROTOCOL_ERROR)
 # A proxy answers by the call's timeout, which may be the deadline; its answer needs a moment to come back.
 ANSWER_MARGIN_S = 0.5
 
@@ -77,6 +79,7 @@ class Endpoint:
         self.host = host
         self.port = port
         self.idle: list[Connection] = []
+        self.is_foreign = False  # its last answer was none of this contract
         self.failures = 0
         self.aside_until_s = 0.0
 
@@ -116,8 +119,8 @@ class Pool:
             hello: an empty request with the same credential, sent ahead when `size` is too much for a new connection.
             stay: the proxy to use unless it is set aside.
         Raises:
-            CallFailed: no answer; the proxy has been set aside.
-            ContractError: the other end answered that it does not serve such calls.
+            CallFailed: no answer of the contract; the proxy has been set aside.
+            ContractError: that, and all endpoints have answered so last.
         """
         endpoint = self._choose(stay)
         began_s = time.monotonic()
@@ -152,11 +155,12 @@ class Pool:
             answer = connection.call(method, request, timeout_s, deadline_s)
         except TApplicationException as error:
             connection.close()
-            if error.type != TApplicationException.INTERNAL_ERROR:
-                reason = error.message or f"application exception {error.type}"
-                raise ContractError(f"{endpoint.host}:{endpoint.port} refuses `{method}`: {reason}") from error
+            reason = f"{endpoint.host}:{endpoint.port} refuses `{method}`: {error.message or f'exception {error.type}'}"
+            sent = sent and error.type not in NOT_DONE
             self.set_aside(endpoint)
-            raise CallFailed(f"{endpoint.host}:{endpoint.port}: {error.message}", sent=True) from error
+            if error.type != TApplicationException.INTERNAL_ERROR and self._all_foreign(endpoint):
+                raise ContractError(reason, sent=sent) from error
+            raise CallFailed(reason, sent=sent) from error
         except Exception as error:  # sockets, TLS and thriftpy2's decoder each raise their own
             if connection is not None:
                 connection.close()
@@ -168,12 +172,23 @@ class Pool:
     def set_aside(self, endpoint: Endpoint) -> None:
         """Prefer other proxies for a pause that grows with each failure in a row."""
         with self._lock:
+            endpoint.is_foreign = False
             endpoint.failures += 1
             pause_s = backoff_s(endpoint.failures, self._options.backoff_first_ms, self._options.backoff_max_ms)
             endpoint.aside_until_s = time.monotonic() + pause_s
             stale, endpoint.idle = endpoint.idle, []
         for connection in stale:
             connection.close()
+
+    def _all_foreign(self, endpoint: Endpoint) -> bool:
+        """Note what a proxy is that was set aside. Where all are, none waits: the next call ends as soon."""
+        with self._lock:
+            endpoint.is_foreign = True
+            if not all(each.is_foreign for each in self._endpoints):
+                return False
+            for each in self._endpoints:
+                each.is_foreign, each.failures, each.aside_until_s = False, 0, 0.0
+            return True
 
     def praise(self, endpoint: Endpoint) -> None:
         """Reset the failures of a proxy that answered."""
@@ -212,6 +227,7 @@ class Pool:
 
     def _give_back(self, endpoint: Endpoint, connection: Connection) -> None:
         with self._lock:
+            endpoint.is_foreign = False
             keep = len(endpoint.idle) < self._options.idle_connections_max
             if keep:
                 endpoint.idle.append(connection)

@@ -9,7 +9,7 @@ from penstock_client.backoff import backoff_s
 from penstock_client.codes import Action, action_of
 from penstock_client.contract import Code, Delivery, Message, SendRequest, producer_thrift
 from penstock_client.credential import CredentialMint
-from penstock_client.errors import CallFailed, SendError
+from penstock_client.errors import CallFailed, ContractError, SendError
 from penstock_client.options import Endpoints, Options, parse_endpoints
 from penstock_client.plan import SendPlan
 from penstock_client.pool import ANSWER_MARGIN_S, Endpoint, Pool
@@ -51,7 +51,7 @@ class Producer:
         Raises:
             SendError: it was refused, or the deadline passed. `maybe_stored` tells whether it may be stored all the
                 same.
-            ContractError: the endpoint is not a producer proxy.
+            ContractError: no endpoint is a producer proxy, and nothing is stored.
         """
         result = self.send_all([message], **how)[0]
         if not result.ok:
@@ -155,9 +155,15 @@ class Producer:
             response, endpoint = self._pool.call(
                 "send", request, timeout_s, deadline_s, size=size, hello=hello, stay=stay
             )
-        except CallFailed as failure:
+            if len(response.results or ()) != len(indexes):
+                raise CallFailed("the answer has another number of results", sent=True)
+        except (CallFailed, ContractError) as failure:
             for index in indexes:
                 plan.failed(index, str(failure), sent=failure.sent, now_s=time.monotonic())
+            if isinstance(failure, ContractError):
+                if not plan.has_outcomes:
+                    raise
+                plan.end()
             return None
         now_s = time.monotonic()
         for index, answer in zip(indexes, response.results, strict=True):

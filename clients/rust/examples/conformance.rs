@@ -46,9 +46,10 @@ fn main() {
             (Some(step), Some(open)) => open.step(step, &asked),
             _ => panic!("no step, or not open: {asked}"),
         };
-        let answer = answered.unwrap_or_else(|error| match error.code() {
-            Some(code) => json!({ "code": code.0 }),
-            None => panic!("{error}"),
+        let answer = answered.unwrap_or_else(|error| match error {
+            Error::Refused { code, .. } => json!({ "code": code.0 }),
+            Error::Contract(_) => json!({ "code": -1 }),
+            _ => panic!("{error}"),
         });
         println!("{answer}");
     }

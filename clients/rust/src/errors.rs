@@ -8,7 +8,7 @@ use crate::message::Code;
 pub enum Error {
     /// Refused, or the deadline passed. `id` is the message's; empty for a pull.
     Refused { code: Code, reason: String, id: String },
-    /// The other end does not implement this contract. Retrying cannot help.
+    /// No endpoint implements this contract, and nothing is stored. Retrying cannot help.
     Contract(String),
     /// Used after `close`; or a batching producer was closed before it sent the message, which is not stored then.
     Closed,
@@ -52,7 +52,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// One call at one endpoint brought no answer. Unless `sent`, no byte of it left this machine.
+/// One call at one endpoint brought no answer of the contract. Unless `sent`, no proxy has done it.
 pub(crate) struct CallFailed {
     pub reason: String,
     pub sent: bool,
@@ -60,5 +60,7 @@ pub(crate) struct CallFailed {
 
 pub(crate) enum AttemptError {
     Failed(CallFailed),
+    /// The same, and all endpoints have answered last what is none of the contract.
+    AllForeign(CallFailed),
     Final(Error),
 }

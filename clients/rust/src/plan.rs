@@ -103,6 +103,11 @@ impl Entry {
         self.due = now;
     }
 
+    /// Whether it was answered for good, or may be stored.
+    pub fn has_outcome(&self) -> bool {
+        self.is_settled || self.is_maybe_stored
+    }
+
     pub fn outcome(self) -> SendOutcome {
         let Entry { code, reason, attempts, .. } = self;
         let id = self.message.id.unwrap_or_default();

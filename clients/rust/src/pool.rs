@@ -1,6 +1,8 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use thrift::ApplicationErrorKind;
+
 use crate::backoff::{backoff, chance};
 use crate::config::Config;
 use crate::connection::{Connection, Service};
@@ -15,6 +17,7 @@ pub(crate) const ANSWER_MARGIN: Duration = Duration::from_millis(500);
 
 struct Endpoint<S> {
     idle: Vec<Connection<S>>,
+    is_foreign: bool, // its last answer was none of this contract
     failures: u32,
     aside_until: Instant,
 }
@@ -57,7 +60,8 @@ impl<S: Service> Pool<S> {
         if addresses.is_empty() {
             return Err(Error::Invalid("no endpoints: give at least one HOST:PORT".into()));
         }
-        let fresh = |_: &String| Endpoint { idle: Vec::new(), failures: 0, aside_until: Instant::now() };
+        let now = Instant::now();
+        let fresh = |_: &String| Endpoint { idle: Vec::new(), is_foreign: false, failures: 0, aside_until: now };
         let turn = (chance() * addresses.len() as f64) as usize;
         let state = State { endpoints: addresses.iter().map(fresh).collect(), turn, is_closed: false };
         Ok(Pool { config: config.clone(), addresses, state: Mutex::new(state) })
@@ -82,9 +86,17 @@ impl<S: Service> Pool<S> {
                 self.give_back(at, connection);
                 Ok((answer, at))
             }
-            Err(thrift::Error::Application(refusal)) if refusal.kind != thrift::ApplicationErrorKind::InternalError => {
+            Err(thrift::Error::Application(refusal)) => {
+                self.set_aside(at);
                 let reason = format!("{address} refuses `{}`: {}", S::METHOD, refusal.message);
-                Err(AttemptError::Final(Error::Contract(reason)))
+                use ApplicationErrorKind::{ProtocolError, UnknownMethod};
+                // These two answer a call of another service, and one that is refused unread.
+                let sent = sent && refusal.kind != UnknownMethod && refusal.kind != ProtocolError;
+                let failure = CallFailed { reason, sent };
+                match refusal.kind != ApplicationErrorKind::InternalError && self.all_foreign(at) {
+                    true => Err(AttemptError::AllForeign(failure)),
+                    false => Err(AttemptError::Failed(failure)),
+                }
             }
             Err(_) => {
                 self.set_aside(at);
@@ -116,9 +128,23 @@ impl<S: Service> Pool<S> {
     pub fn set_aside(&self, at: usize) {
         let mut state = self.state.lock().unwrap();
         let endpoint = &mut state.endpoints[at];
+        endpoint.is_foreign = false;
         endpoint.failures += 1;
         endpoint.aside_until = Instant::now() + backoff(&self.config, endpoint.failures, chance());
         endpoint.idle.clear();
+    }
+
+    /// Notes what a proxy is that was set aside. Where all are, none waits: the next call ends as soon.
+    fn all_foreign(&self, at: usize) -> bool {
+        let mut state = self.state.lock().unwrap();
+        state.endpoints[at].is_foreign = true;
+        if !state.endpoints.iter().all(|each| each.is_foreign) {
+            return false;
+        }
+        for each in &mut state.endpoints {
+            (each.is_foreign, each.failures, each.aside_until) = (false, 0, Instant::now());
+        }
+        true
     }
 
     /// Reset the failures of a proxy that answered.
@@ -152,6 +178,7 @@ impl<S: Service> Pool<S> {
 
     fn give_back(&self, at: usize, connection: Connection<S>) {
         let mut state = self.state.lock().unwrap();
+        state.endpoints[at].is_foreign = false;
         if !state.is_closed && state.endpoints[at].idle.len() < self.config.idle_connections_max {
             state.endpoints[at].idle.push(connection);
         }

@@ -156,6 +156,7 @@ impl Consumer {
             let (answer, at) = match self.attempt(count, wait, deadline, of_run, stay) {
                 Ok(answered) => answered,
                 Err(AttemptError::Final(error)) => return Err(error),
+                Err(AttemptError::AllForeign(failure)) => return Err(Error::Contract(failure.reason)),
                 Err(AttemptError::Failed(failure)) => {
                     error = Error::pull(Code::UNAVAILABLE, Some(failure.reason));
                     continue;

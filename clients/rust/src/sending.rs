@@ -87,8 +87,12 @@ impl Producer {
             }
             if start > now {
                 sleep(start - now);
-            } else {
-                stay = self.attempt(&mut entries, how, deadline, stay, luck)?;
+                continue;
+            }
+            stay = match self.attempt(&mut entries, how, deadline, stay, luck) {
+                Ok(stay) => stay,
+                Err(Error::Contract(_)) if entries.iter().any(Entry::has_outcome) => break,
+                Err(error) => return Err(error),
             }
         }
         let outcomes: Vec<SendOutcome> = entries.into_iter().map(Entry::outcome).collect();
@@ -145,7 +149,7 @@ impl Producer {
             stay,
         });
         let now = Instant::now();
-        let failure = match called {
+        let (failure, all_foreign) = match called {
             Ok((answer, at)) if answer.results.len() == chosen.len() => {
                 let pause = |refusal: &SendResult, attempts| {
                     pause(refusal.code, refusal.retry_after_ms, backoff(&self.config, attempts, luck))
@@ -160,11 +164,15 @@ impl Producer {
                 }
                 return Ok(has(&|code| code == Code::RATE_LIMITED).then_some(at));
             }
-            Ok(_) => CallFailed { reason: "the answer has another number of results".into(), sent: true },
-            Err(AttemptError::Failed(failure)) => failure,
+            Ok(_) => (CallFailed { reason: "the answer has another number of results".into(), sent: true }, false),
+            Err(AttemptError::Failed(failure)) => (failure, false),
+            Err(AttemptError::AllForeign(failure)) => (failure, true),
             Err(AttemptError::Final(error)) => return Err(error),
         };
         chosen.iter().for_each(|&at| entries[at].failed(&failure, now));
-        Ok(None)
+        match all_foreign {
+            true => Err(Error::Contract(failure.reason)),
+            false => Ok(None),
+        }
     }
 }

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.clients.conformance import contents, deadlines, links, pulling, sending, sending_batches  # noqa: F401 (they define the cases)
+from tests.e2e.clients.conformance import contents, deadlines, foreign, links, pulling, sending, sending_batches  # noqa: F401 (they define the cases)
 from tests.e2e.clients.conformance.client import CASES, STUB, Client
 from tests.services import thrift_toolchains
 from tests.services.fake_penstock import FakePenstock

@@ -14,7 +14,7 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The other end does not implement this contract. Retrying cannot help.
+/// No endpoint implements this contract, and nothing is stored. Retrying cannot help.
 class ContractError : public Error {
  public:
   using Error::Error;

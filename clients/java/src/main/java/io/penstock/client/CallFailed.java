@@ -1,6 +1,6 @@
 package io.penstock.client;
 
-/** One call at one endpoint brought no answer. Unless {@code sent}, no byte of it left this machine. */
+/** One call at one endpoint brought no answer of the contract. Unless {@code sent}, no proxy has done it. */
 final class CallFailed extends Exception {
   final boolean sent;
 

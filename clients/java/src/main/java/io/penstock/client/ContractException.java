@@ -1,8 +1,11 @@
 package io.penstock.client;
 
-/** The other end does not implement this contract: the endpoint is not such a proxy. Retrying cannot help. */
+/** No endpoint implements this contract: none is such a proxy. Nothing is stored, and retrying cannot help. */
 public final class ContractException extends PenstockException {
-  ContractException(String reason) {
+  final boolean sent; // a proxy may have done the call
+
+  ContractException(String reason, boolean sent) {
     super(reason);
+    this.sent = sent;
   }
 }

@@ -89,7 +89,7 @@ public final class PenstockProducer implements AutoCloseable {
    *
    * @param durability null: the topics' setting
    * @param replyWait wait for a consumer's reply; one message only. Null: not a request
-   * @throws ContractException an endpoint is not a producer proxy
+   * @throws ContractException no endpoint is a producer proxy, and nothing is stored
    * @throws IllegalStateException the producer is closed
    */
   public List<SendOutcome> sendAll(List<Message> messages, Durability durability, Duration replyWait) {
@@ -118,7 +118,14 @@ public final class PenstockProducer implements AutoCloseable {
         if (replyWaitMs > 0) {
           request.setReplyWaitMs((int) Math.max(1, Math.min(replyWaitMs, deadlineMs - now)));
         }
-        stay = attempt(SendEntry.due(open, now), request, deadlineMs, stay, backoffMs);
+        try {
+          stay = attempt(SendEntry.due(open, now), request, deadlineMs, stay, backoffMs);
+        } catch (ContractException failure) {
+          if (entries.stream().noneMatch(SendEntry::hasOutcome)) {
+            throw failure;
+          }
+          break;
+        }
         open.removeIf(each -> each.isSettled);
       }
     }
@@ -165,8 +172,11 @@ public final class PenstockProducer implements AutoCloseable {
       }
       return taken(sending, answered, backoffMs);
     } catch (CallFailed failure) {
-      sending.forEach(each -> each.failed(failure, PenstockOptions.nowMs()));
+      sending.forEach(each -> each.failed(failure.getMessage(), failure.sent, PenstockOptions.nowMs()));
       return null;
+    } catch (ContractException failure) {
+      sending.forEach(each -> each.failed(failure.getMessage(), failure.sent, PenstockOptions.nowMs()));
+      throw failure;
     }
   }
 

@@ -28,6 +28,7 @@ final class Pool<C extends TServiceClient> {
     final String host;
     final int port;
     final ArrayDeque<Connection<C>> idle = new ArrayDeque<>();
+    boolean isForeign; // its last answer was none of this contract
     int failures;
     double asideUntilMs = Double.NEGATIVE_INFINITY; // the clock may have any sign
 
@@ -82,8 +83,8 @@ final class Pool<C extends TServiceClient> {
    * @param timeoutMs for an answer
    * @param deadlineMs the time by which a connection is made, and ANSWER_MARGIN_MS later the answer is here
    * @param stay the proxy to use unless it is set aside; null: any
-   * @throws CallFailed no answer; the proxy has been set aside
-   * @throws ContractException the other end answered that it does not serve such calls
+   * @throws CallFailed no answer of the contract; the proxy has been set aside
+   * @throws ContractException that, and all endpoints have answered so last
    */
   <A> Answered<A, Endpoint> call(String method, Connection.Call<C, A> call, Connection.Call<C, ?> hello,
       long sizeBytes, double timeoutMs, double deadlineMs, Endpoint stay) throws CallFailed {
@@ -108,10 +109,15 @@ final class Pool<C extends TServiceClient> {
       if (connection != null) {
         connection.close();
       }
-      if (error instanceof TApplicationException refusal && refusal.getType() != TApplicationException.INTERNAL_ERROR) {
-        throw new ContractException(endpoint + " refuses `" + method + "`: " + error.getMessage());
-      }
       setAside(endpoint);
+      if (error instanceof TApplicationException refusal) {
+        // These two answer a call of another service, and one that is refused unread.
+        sent = sent && refusal.getType() != TApplicationException.UNKNOWN_METHOD
+            && refusal.getType() != TApplicationException.PROTOCOL_ERROR;
+        if (refusal.getType() != TApplicationException.INTERNAL_ERROR && allForeign(endpoint)) {
+          throw new ContractException(endpoint + " refuses `" + method + "`: " + error.getMessage(), sent);
+        }
+      }
       throw new CallFailed(endpoint + ": " + error, error, sent);
     } finally {
       options.metrics.call(method, endpoint.toString(), PenstockOptions.nowMs() - beganMs, failure);
@@ -122,12 +128,26 @@ final class Pool<C extends TServiceClient> {
   void setAside(Endpoint endpoint) {
     List<Connection<C>> stale;
     synchronized (this) {
+      endpoint.isForeign = false;
       endpoint.failures++;
       endpoint.asideUntilMs = PenstockOptions.nowMs() + options.backoffMs(endpoint.failures);
       stale = List.copyOf(endpoint.idle);
       endpoint.idle.clear();
     }
     stale.forEach(Connection::close);
+  }
+
+  /** Notes what a proxy is that was set aside. Where all are, none waits: the next call ends as soon. */
+  private synchronized boolean allForeign(Endpoint endpoint) {
+    endpoint.isForeign = true;
+    if (!endpoints.stream().allMatch(each -> each.isForeign)) {
+      return false;
+    }
+    for (Endpoint each : endpoints) {
+      each.isForeign = false;
+      praise(each);
+    }
+    return true;
   }
 
   /** Reset the failures of a proxy that answered. */
@@ -175,6 +195,7 @@ final class Pool<C extends TServiceClient> {
   }
 
   private synchronized void giveBack(Endpoint endpoint, Connection<C> connection) {
+    endpoint.isForeign = false;
     if (isClosed || endpoint.idle.size() >= options.idleConnectionsMax) {
       connection.close();
     } else {

@@ -95,11 +95,16 @@ final class SendEntry {
   }
 
   /** No answer came. It is due again at once: the pool has set that proxy aside. */
-  void failed(CallFailed failure, double nowMs) {
-    attempts += failure.sent ? 1 : 0;
-    isMaybeStored |= failure.sent;
-    error = failure.getMessage();
+  void failed(String reason, boolean sent, double nowMs) {
+    attempts += sent ? 1 : 0;
+    isMaybeStored |= sent;
+    error = reason;
     dueAtMs = nowMs;
+  }
+
+  /** Whether it was answered for good, or may be stored. */
+  boolean hasOutcome() {
+    return isSettled || isMaybeStored;
   }
 
   SendOutcome outcome() {
