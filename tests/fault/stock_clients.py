@@ -93,12 +93,17 @@ class Puller(_Client):
         return self.read_on(group, topic, [0] * queues)
 
     def read_on(self, group: str, topic: str, offsets: list[int]) -> list[Delivery]:
-        """Every message from these offsets on, one a queue; they become the ends."""
+        """Every message from these offsets on, one a queue; they become the ends. A broker group may be away for a while."""
         found: list[Delivery] = []
         for queue in range(len(offsets)):
             while True:
                 place = Position(topic, queue, offset=offsets[queue])
-                response = self.pull(group, positions=[place], max_messages=1000, max_bytes=4 << 20)
+
+                def answered(place: Position = place) -> PullResponse | None:
+                    found = self.pull(group, positions=[place], max_messages=1000, max_bytes=4 << 20)
+                    return found if found.code == Code.OK else None
+
+                response = until(answered, f"{topic} queue {queue} is read", 30)
                 (report,) = response.positions
                 assert report.code == Code.OK, report
                 found += response.deliveries
