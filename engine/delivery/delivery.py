@@ -359,10 +359,9 @@ class Delivery:
         return any(self._store.is_fetching(cursor.topic_id, cursor.queue) for cursor in subscription.cursors)
 
     def _park(self, pull: Pull, until_ms: int) -> None:
-        if pull.is_short:
-            pull.window.waiting[pull] = None
-        else:
-            pull.subscription.parked[pull] = None
+        if pull.group.policy.paused:
+            self._follow_all(self._lease_clock.now_ms)  # answers those that waited before the pause, and not this one
+        (pull.window.waiting if pull.is_short else pull.subscription.parked)[pull] = None
         pull.tick = self._waits.schedule(until_ms, pull)
         self.parked += 1
 

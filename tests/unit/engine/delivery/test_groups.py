@@ -81,6 +81,21 @@ def test_a_pull_of_a_paused_group_waits_and_is_served_when_the_group_is_resumed(
     assert [offsets(pieces) for _, pieces in answers] == [[0, 1, 2]]
 
 
+def test_the_first_pull_after_a_pause_waits_and_those_of_before_are_answered(world):
+    world.store(world.topic(), 1)
+    before, after = [], []
+    assert offsets(world.give()) == [0]
+    world.pull(wait_ms=10_000, answers=before)
+    world.policies.set(paused=True)  # no tick in between: an idle engine has none
+    world.pull(wait_ms=10_000, answers=after)
+    world.turn(200)
+    assert (before, after) == ([([], [])], [])
+    world.policies.set(paused=False)
+    world.store(1, 1)
+    world.turn(20)
+    assert [offsets(pieces) for _, pieces in after] == [[1]]
+
+
 def test_a_pull_of_a_paused_group_ends_empty_at_its_time(world):
     world.store(world.topic(), 2)
     world.policies.set(paused=True)
