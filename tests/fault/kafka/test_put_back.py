@@ -20,7 +20,7 @@ from tests.fault.kafka.every_state import Restorable
 from tests.waiting import until
 
 TOPIC = "shop"
-EARLIER, LOST, OTHERS = 20, 30, 45
+EARLIER, LOST, OTHERS, LATER = 20, 30, 45, 5
 COPIED_S_MAX = 60.0
 LOST_IN_KAFKA = f"partition 0 offset {EARLIER + LOST - 1}: it has not the record that was copied from there"
 
@@ -35,7 +35,8 @@ class PutBack(Restorable):
         with closing(_Closing(open_driver().producer(self.connection, ProducerOptions()))) as opened:
             codes: list[int] = []
             opened.producer.partitions(TOPIC)
-            records = OutgoingRecords([TOPIC] * count, [0] * count, [5] * count, values, values, [()] * count)
+            times = [int(time.time() * 1000)] * count
+            records = OutgoingRecords([TOPIC] * count, [0] * count, times, values, values, [()] * count)
             opened.producer.produce(records, lambda results: codes.extend(results.codes))
             assert opened.producer.flush(30) and set(codes) == {0}
         return names
@@ -91,7 +92,6 @@ def test_a_kafka_that_was_put_back_while_the_bridge_was_stopped_stops_the_cut_un
     with side.bridge_stopped():
         with side.kafka_away() as data:
             side.put_back(data)
-        since_ms = int(time.time() * 1000)
         side.write("other", OTHERS)
         assert LOST_IN_KAFKA in side.migrate("cut", TOPIC, code=4)
         assert side.row(TOPIC)["behind"] == OTHERS - LOST, "its ends do not tell"
@@ -103,9 +103,13 @@ def test_a_kafka_that_was_put_back_while_the_bridge_was_stopped_stops_the_cut_un
     assert f"{LOST} ids differ" in compared and "the plan is not verified" in compared
     side.penstock.run("kafka", "accept", TOPIC, "--partition", "0", "--start", str(EARLIER), "--reason", "put back")
     until(lambda: side.row(TOPIC)["copied"] == EARLIER + OTHERS, "the copy of the others", COPIED_S_MAX)
+    time.sleep(0.01)  # the others have an earlier time
+    since_ms = int(time.time() * 1000)
+    assert "nothing was compared" in side.migrate("verify", TOPIC, "--from", f"@{since_ms}", code=4)
+    side.write("later", LATER)
     side.migrate("verify", TOPIC, "--from", f"@{since_ms}")
     side.way(TOPIC, "cut")
-    assert side.row(TOPIC)["engine_end"] == EARLIER + LOST + OTHERS
+    assert side.row(TOPIC)["engine_end"] == EARLIER + LOST + OTHERS + LATER
 
 
 def test_an_engine_that_was_put_back_stops_the_rollback_until_an_operators_word(side):
