@@ -12,7 +12,7 @@ Address = tuple[str, int]
 
 
 class PageAnswer(NamedTuple):
-    """What a process has answered; bytes that are no UTF-8 are replaced."""
+    """The answer of a process. Bytes that are not UTF-8 are replaced."""
 
     status: int
     text: str
@@ -26,7 +26,7 @@ class PageAnswer(NamedTuple):
 
 
 class Readiness(NamedTuple):
-    """What /readyz tells: faults and notes are sentences by their subject."""
+    """The content of /readyz. Faults and notes are sentences by their subject."""
 
     is_ready: bool
     faults: Mapping[str, str]

@@ -145,7 +145,7 @@ def _rows(address: str, page: str) -> list[Scraped]:
 
 
 def reasons_of(address: Address) -> tuple[str, ...]:
-    """What /readyz tells of faults, and of what is served all the same. Raises OSError, ValueError."""
+    """The faults and the notes of /readyz, as sentences. Raises OSError, ValueError."""
     found = readiness_of(read_page(address, "/readyz"))
     return tuple(f"{subject}: {reason}" for subject, reason in {**found.faults, **found.notes}.items())
 

@@ -23,7 +23,7 @@ class ResolveError(Exception):
 
 
 class Asker(NamedTuple):
-    """Who asks for destinations.
+    """The caller of a question for destinations.
 
     Attributes:
         application: topics that the target creates count for it; empty: it is not known, as for buffered messages.

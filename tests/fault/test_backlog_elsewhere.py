@@ -1,7 +1,6 @@
 """A proxy with both buffers whose backlog in Redis another proxy drains: its disk waits for that, so no key's order is lost."""
 
 import signal
-import time
 
 import pytest
 
@@ -193,7 +192,7 @@ def test_the_restart_of_one_of_two_proxies_on_one_redis_breaks_no_order(penstock
         load = Paced(lambda: first.address, shop, topic, 500).start()
         until(lambda: first.backlog() > 600, "a backlog in Redis", 20)
         redis_server.signal(signal.SIGSTOP)
-        time.sleep(1.8)
+        until(lambda: first.metric('penstock_buffer_entries{store="disk"}') > 100, "a backlog on the disk", 20)
         redis_server.signal(signal.SIGCONT)
         seen = len(load.told)
         until(lambda: len(load.told) > seen + 200, "more messages", 20)

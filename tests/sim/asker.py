@@ -8,7 +8,7 @@ from engine.link import layout
 from engine.link.append import read_results
 from engine.link.batch import encode_batch
 from engine.link.codes import NO_CONSUMER
-from tests.sim.clients import Sender, encode_topics
+from tests.sim.clients import Sender
 from tests.sim.engine import Engine
 from tests.sim.history import History
 from tests.sim.link import Link
@@ -37,14 +37,7 @@ class Asker(Sender):
         topic = self._pick_topic()
         topic_id = self.known.find(topic)
         if topic_id is None:
-            wanted = [(topic, self.topics_queues(topic))]
-
-            def on_topics(code: int, payload: bytes) -> None:
-                if code == layout.OK:
-                    self.known.learn(wanted, payload)
-                self._later(link)
-
-            link.ask(layout.TOPIC, encode_topics(wanted), on_topics)
+            self._learn(link, topic)
             return
         sent = self.message(topic)
         reply_by_ms = self.history.wall_ms + (self.wait_ms or 3_600_000)

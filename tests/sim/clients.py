@@ -177,6 +177,17 @@ class Sender(Client):
             batches.append((topic, queue, [self.message(topic, key) for _ in range(count)]))
         self._send(link, self.random.choice(self.durability), batches)
 
+    def _learn(self, link: Link, topic: str) -> None:
+        """Ask for the topic's id, then call `_later`."""
+        wanted = [(topic, self.topics_queues(topic))]
+
+        def on_topics(code: int, payload: bytes) -> None:
+            if code == layout.OK:
+                self.known.learn(wanted, payload)
+            self._later(link)
+
+        link.ask(layout.TOPIC, encode_topics(wanted), on_topics)
+
     def topics_queues(self, topic: str) -> int:
         """Number of queues of the topic."""
         return self.topics.get(topic) or next(count for name, count in self.topics.items() if topic.startswith(name))

@@ -5,7 +5,7 @@ from typing import Any
 
 from engine.link import layout
 from engine.link.timer import ANY_QUEUE, Timer, encode_add
-from tests.sim.clients import ID_WINDOW_MS, Sender, encode_topics
+from tests.sim.clients import ID_WINDOW_MS, Sender
 from tests.sim.engine import Engine
 from tests.sim.history import History
 from tests.sim.link import Link
@@ -52,16 +52,6 @@ class DelayedSender(Sender):
 
         link.ask(layout.TIMER_ADD, encode_add(durability, timers), on_answer)
         return None
-
-    def _learn(self, link: Link, topic: str) -> None:
-        wanted = [(topic, self.topics_queues(topic))]
-
-        def on_topics(code: int, payload: bytes) -> None:
-            if code == layout.OK:
-                self.known.learn(wanted, payload)
-            self._later(link)
-
-        link.ask(layout.TOPIC, encode_topics(wanted), on_topics)
 
     def _delayed(self, topic: str) -> Sent:
         sent = self.message(topic)

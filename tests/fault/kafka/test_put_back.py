@@ -103,8 +103,8 @@ def test_a_kafka_that_was_put_back_while_the_bridge_was_stopped_stops_the_cut_un
     assert f"{LOST} ids differ" in compared and "the plan is not verified" in compared
     side.penstock.run("kafka", "accept", TOPIC, "--partition", "0", "--start", str(EARLIER), "--reason", "put back")
     until(lambda: side.row(TOPIC)["copied"] == EARLIER + OTHERS, "the copy of the others", COPIED_S_MAX)
-    time.sleep(0.01)  # the others have an earlier time
-    since_ms = int(time.time() * 1000)
+    since_ms = int(time.time() * 1000) + 1  # the others have an earlier time
+    until(lambda: time.time() * 1000 >= since_ms, "a later time")
     assert "nothing was compared" in side.migrate("verify", TOPIC, "--from", f"@{since_ms}", code=4)
     side.write("later", LATER)
     side.migrate("verify", TOPIC, "--from", f"@{since_ms}")
